@@ -1,0 +1,32 @@
+"""Benchmark graphs by name.
+
+>>> from apgcn import datasets
+>>> datasets.load("cora")
+Graph('cora', nodes=2708, edges=5429, features=1433, classes=7)
+"""
+
+from __future__ import annotations
+
+from apgcn.datasets.catalogue import CATALOGUE, Dataset, describe
+from apgcn.datasets.embedded import read_cora
+from apgcn.datasets.files import fetch
+from apgcn.graph import Graph
+from apgcn.io.npz import read_npz
+
+__all__ = ["CATALOGUE", "Dataset", "describe", "load"]
+
+
+def load(name: str) -> Graph:
+    """The graph as published, before cleaning; downloaded on first use unless it is embedded.
+
+    Raises
+    ------
+    UnknownName
+        If the catalogue has no such graph; the message names the nearest one.
+    MissingFile, BrokenFile
+        If its file cannot be had, or is not the published one.
+    """
+    dataset = describe(name)
+    if dataset.embedded:
+        return read_cora()
+    return read_npz(fetch(dataset), name=dataset.name)

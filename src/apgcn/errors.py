@@ -1,0 +1,46 @@
+"""The few exceptions a user can meet.
+
+Each message is one sentence: what must hold, what came, what to try. The command line prints it and leaves with
+`exit_status`; in Python they are ordinary exceptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class ApgcnError(Exception):
+    """Something that the user can put right."""
+
+    exit_status = 2
+
+
+class InvalidInput(ApgcnError, ValueError):
+    """A value, an array or a file does not say what it must."""
+
+
+class UnknownName(ApgcnError, ValueError):
+    """A name that no catalogue knows."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]):
+        known = list(known)
+        near = get_close_matches(name.lower().replace("-", "_"), known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}."
+        super().__init__(f"unknown {kind} {name!r}; {hint}")
+
+
+class MissingFile(ApgcnError, FileNotFoundError):
+    """A benchmark file is neither here nor to be had."""
+
+
+class BrokenFile(ApgcnError, ValueError):
+    """A benchmark file is not the published one."""
+
+
+class MissingPackage(ApgcnError, ImportError):
+    """An optional package is needed; the message says what to install."""
+
+
+class MissingDevice(ApgcnError, RuntimeError):
+    """The asked-for device is not on this machine."""

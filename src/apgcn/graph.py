@@ -1,0 +1,142 @@
+"""What is a graph to us? Nodes with features, some of them labelled, and who is connected to whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import sparse
+
+from apgcn.errors import InvalidInput
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A frozen attributed graph that has been checked once.
+
+    Parameters
+    ----------
+    adjacency : scipy sparse matrix of shape (nodes, nodes)
+        Entry (i, j) is the weight of the edge from i to j. Stored as CSR with sorted columns, float32.
+    features : scipy sparse matrix or array of shape (nodes, features)
+        Sparse stays sparse (CSR), dense stays dense; float32.
+    labels : array of shape (nodes,)
+        The class of every node, counted from 0; -1 where it is unknown.
+    name : str
+        Part of the key of every run on this graph: two graphs with different names get different random numbers.
+    class_names, node_names : sequences of str, optional
+        For people. Classes without names are called by their number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> path = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
+    >>> Graph(path, features=np.eye(3), labels=[0, -1, 1], name="path")
+    Graph('path', nodes=3, edges=4, features=3, classes=2)
+    """
+
+    adjacency: sparse.csr_matrix
+    features: sparse.csr_matrix | np.ndarray
+    labels: np.ndarray
+    name: str = "graph"
+    class_names: tuple[str, ...] = field(default=())
+    node_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        set_field = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731  (frozen)
+        set_field("adjacency", _as_csr(self.adjacency, what="adjacency"))
+        if sparse.issparse(self.features):
+            set_field("features", _as_csr(self.features, what="features"))
+        else:
+            set_field("features", _as_dense(self.features))
+        set_field("labels", _as_labels(self.labels))
+        classes = int(self.labels.max(initial=-1)) + 1
+        names = tuple(str(name) for name in self.class_names)
+        set_field("class_names", names or tuple(str(number) for number in range(classes)))
+        if self.node_names is not None:
+            set_field("node_names", tuple(str(name) for name in self.node_names))
+        self._check(classes)
+
+    def _check(self, classes: int) -> None:
+        rows, columns = self.adjacency.shape
+        if rows != columns:
+            raise InvalidInput(f"adjacency must be square, got {rows} x {columns}.")
+        if rows == 0:
+            raise InvalidInput("a graph must have at least one node, got none.")
+        if self.features.shape[0] != rows:
+            raise InvalidInput(
+                f"{self.name} has {rows} nodes but {self.features.shape[0]} rows of features; give one row per node."
+            )
+        if len(self.labels) != rows:
+            raise InvalidInput(
+                f"{self.name} has {rows} nodes but {len(self.labels)} labels; write -1 where a label is unknown."
+            )
+        if self.adjacency.nnz and self.adjacency.data.min() < 0:
+            raise InvalidInput(f"edge weights must be >= 0, got {self.adjacency.data.min():g}.")
+        if len(self.class_names) < classes:
+            raise InvalidInput(f"labels count {classes} classes but there are {len(self.class_names)} class names.")
+        if self.node_names is not None and len(self.node_names) != rows:
+            raise InvalidInput(f"{self.name} has {rows} nodes but {len(self.node_names)} node names.")
+
+    @property
+    def num_nodes(self) -> int:
+        return self.adjacency.shape[0]
+
+    @property
+    def num_edges(self) -> int:
+        """Stored entries of the adjacency: an undirected edge counts twice here, once for each direction."""
+        return self.adjacency.nnz
+
+    @property
+    def num_features(self) -> int:
+        return self.features.shape[1]
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    def __repr__(self) -> str:
+        return (
+            f"Graph({self.name!r}, nodes={self.num_nodes}, edges={self.num_edges}, "
+            f"features={self.num_features}, classes={self.num_classes})"
+        )
+
+
+def _as_csr(matrix, *, what: str) -> sparse.csr_matrix:
+    try:
+        csr = sparse.csr_matrix(matrix, dtype=np.float32, copy=True)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{what} must be a matrix of numbers, got {type(matrix).__name__} ({error}).") from error
+    csr.sum_duplicates()
+    csr.eliminate_zeros()
+    if not np.isfinite(csr.data).all():
+        raise InvalidInput(f"{what} must be finite, got NaN or infinity; fill missing values first.")
+    for array in (csr.data, csr.indices, csr.indptr):
+        array.setflags(write=False)
+    return csr
+
+
+def _as_dense(features) -> np.ndarray:
+    try:
+        dense = np.array(features, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"features must be numbers, got {type(features).__name__} ({error}).") from error
+    if dense.ndim != 2:
+        raise InvalidInput(f"features must have two axes (nodes, features), got shape {dense.shape}.")
+    if not np.isfinite(dense).all():
+        raise InvalidInput("features must be finite, got NaN or infinity; fill missing values first.")
+    dense.setflags(write=False)
+    return dense
+
+
+def _as_labels(labels) -> np.ndarray:
+    given = np.asarray(labels)
+    if given.ndim != 1:
+        raise InvalidInput(f"labels must have one axis (nodes), got shape {given.shape}.")
+    if given.dtype.kind not in "iu":
+        raise InvalidInput(f"labels must be whole numbers, -1 for unknown, got {given.dtype}.")
+    numbers = given.astype(np.int64)
+    if len(numbers) and numbers.min() < -1:
+        raise InvalidInput(f"labels must be >= -1, got {numbers.min()}.")
+    numbers.setflags(write=False)
+    return numbers

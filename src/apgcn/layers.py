@@ -1,0 +1,58 @@
+"""What is computed at a node, without listening? Dropout and linear maps, for a pack of runs."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from apgcn.noise import Noise
+from apgcn.sparse import SparseMatrix
+
+Values = TypeVar("Values", Tensor, SparseMatrix)
+
+
+def dropout(x: Values, rate: float, noise: Noise | None) -> Values:
+    """Set each value to zero with probability `rate` and enlarge the others to make up for it.
+
+    Without noise, which means in evaluation, x comes back as it is. Of a sparse matrix only the stored values are
+    touched; those that all runs share become one set per run.
+    """
+    if noise is None or rate == 0:
+        return x
+    if isinstance(x, SparseMatrix):
+        return SparseMatrix(x.pattern, x.values * noise.keep(x.pattern.entries, rate=rate).to(x.values))
+    shape = x.shape if x.ndim == 2 else x.shape[1:]  # (nodes, channels), shared or per run
+    return x * noise.keep(*shape, rate=rate).to(x)
+
+
+class Linear(nn.Module):
+    """x W + b with a weight of its own for every run, started like `torch.nn.Linear`.
+
+    Parameters
+    ----------
+    noise : Noise
+        Draws the initial weights and biases, uniform in +-1/sqrt(inputs), and says how many runs there are.
+
+    Shapes
+    ------
+    x : (nodes, inputs) shared, or (runs, nodes, inputs), or a SparseMatrix with that many columns
+    returned : (runs, nodes, outputs)
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, noise: Noise):
+        super().__init__()
+        bound = 1 / math.sqrt(inputs)
+        self.weight = nn.Parameter((2 * noise.uniform(inputs, outputs) - 1) * bound)
+        self.bias = nn.Parameter((2 * noise.uniform(1, outputs) - 1) * bound)
+
+    def forward(self, x: Tensor | SparseMatrix) -> Tensor:
+        if isinstance(x, Tensor) and x.ndim == 3:
+            return torch.baddbmm(self.bias, x, self.weight)
+        return x @ self.weight + self.bias
+
+    def extra_repr(self) -> str:
+        runs, inputs, outputs = self.weight.shape
+        return f"{inputs}, {outputs}, runs={runs}"

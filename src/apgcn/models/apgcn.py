@@ -1,0 +1,111 @@
+"""AP-GCN: Spinelli, Scardapane and Uncini, Adaptive Propagation Graph Convolutional Network, IEEE TNNLS 2020."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from apgcn.errors import InvalidInput
+from apgcn.layers import Linear, dropout
+from apgcn.noise import Noise
+from apgcn.operators import NormalizedAdjacency
+from apgcn.propagation import AdaptivePropagation, Propagated
+from apgcn.tensors import GraphTensors
+
+
+@dataclass(frozen=True)
+class APGCNSettings:
+    """What can be chosen about AP-GCN; the defaults are the paper's for Cora-ML.
+
+    `penalty` (the paper's alpha) is the price of a step in the objective; `halting_every` says on which epochs the
+    halting unit learns; `seed_dropout` and `update_dropout` are two dropouts of the authors' script, see
+    docs/paper_vs_code.md.
+    """
+
+    hidden: int = 64
+    dropout: float = 0.5
+    edge_dropout: float = 0.5
+    max_steps: int = 10
+    epsilon: float = 0.01
+    penalty: float = 0.005
+    halting_every: int = 5
+    seed_dropout: float = 0.0
+    update_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("hidden", "max_steps", "halting_every"):
+            if getattr(self, name) < 1:
+                raise InvalidInput(f"{name} must be >= 1, got {getattr(self, name)}.")
+        for name in ("dropout", "edge_dropout", "seed_dropout", "update_dropout", "epsilon"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InvalidInput(f"{name} must be in [0, 1), got {getattr(self, name)}.")
+        if not 0 <= self.penalty < float("inf"):
+            raise InvalidInput(f"penalty must be >= 0, got {self.penalty}.")
+
+    def build(self, graph: GraphTensors, noise: Noise) -> APGCN:
+        """A pack of networks for a graph, one per run of the noise."""
+        return APGCN(self, features=graph.num_features, classes=graph.classes, noise=noise)
+
+
+class APGCN(nn.Module):
+    """A two-layer network at every node, then listening for as long as the node wants.
+
+        z^0    = ReLU(X W_1 + b_1) W_2 + b_2        dropout before each layer
+        output = AdaptivePropagation(z^0)            fresh edge dropout at each step
+
+    All weights have a leading run axis; a single network is a pack of one.
+
+    Parameters
+    ----------
+    settings : APGCNSettings
+    features, classes : int
+        Width of X and of the output.
+    noise : Noise
+        Draws the initial weights.
+
+    Examples
+    --------
+    >>> from apgcn import clean, load
+    >>> graph = GraphTensors.of(clean(load("cora")))
+    >>> network = APGCNSettings().build(graph, Noise([1, 2, 3]))
+    >>> output, steps, remainder = network(graph)
+    >>> output.shape, steps.shape
+    (torch.Size([3, 2485, 7]), torch.Size([3, 2485]))
+    """
+
+    def __init__(self, settings: APGCNSettings, *, features: int, classes: int, noise: Noise):
+        super().__init__()
+        self.settings = settings
+        self.first = Linear(features, settings.hidden, noise=noise)
+        self.second = Linear(settings.hidden, classes, noise=noise)
+        self.propagation = AdaptivePropagation(
+            NormalizedAdjacency(settings.edge_dropout),
+            channels=classes,
+            noise=noise,
+            max_steps=settings.max_steps,
+            epsilon=settings.epsilon,
+            seed_dropout=settings.seed_dropout,
+            update_dropout=settings.update_dropout,
+        )
+
+    def forward(self, graph: GraphTensors, noise: Noise | None = None) -> Propagated:
+        """Logits, steps and remainders of all nodes. With noise this is training, without it evaluation."""
+        x = self.first(dropout(graph.features, self.settings.dropout, noise)).relu()
+        z = self.second(dropout(x, self.settings.dropout, noise))
+        return self.propagation(z, graph.adjacency, noise)
+
+    def penalties(self, outcome: Propagated, nodes: Tensor) -> Tensor:
+        """penalty * mean over some nodes (runs, m) of K + R, one value per run: what listening costs."""
+        return self.settings.penalty * torch.gather(outcome.cost, 1, nodes).mean(1)
+
+    def decayed(self) -> Iterable[Tensor]:
+        """The weights that l2 regularisation shrinks: the first layer's."""
+        return (self.first.weight,)
+
+    def learns(self, parameter: nn.Parameter, epoch: int) -> bool:
+        """Whether a parameter moves on an epoch: the halting unit does on every 5th only (`halting_every`)."""
+        alternates = any(parameter is halting for halting in self.propagation.halting_unit.parameters())
+        return not alternates or epoch % self.settings.halting_every == 0

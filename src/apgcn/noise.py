@@ -1,0 +1,118 @@
+"""Where does a run's randomness come from? From a tape of its own, which only its key decides.
+
+Word number i of the tape that starts at s is `mix(s + i * GAMMA)`, the SplitMix64 generator of Steele, Lea and Flood
+(2014): any stretch of it can be computed at once, on any device, whatever other runs are in the pack. Epoch e reads
+from word e * 2^32 on; epoch 0 is the initial weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+GAMMA = 0x9E3779B97F4A7C15
+MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+WORDS_PER_EPOCH = 2**32
+TWO_FLOATS = 0x4000000040000000  # two float32 side by side, each with bit 30 alone: 2.0
+
+
+def seed_of(*parts: object) -> int:
+    """64 bits that depend on all parts: the start of a tape."""
+    text = "/".join(str(part) for part in parts)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+class Noise:
+    """The tapes of a pack of runs, read side by side.
+
+    Parameters
+    ----------
+    seeds : sequence of int
+        One start per run, see `seed_of`.
+
+    Examples
+    --------
+    >>> together, alone = Noise([7, 8]), Noise([8])
+    >>> bool((together.uniform(3)[1] == alone.uniform(3)[0]).all())
+    True
+    """
+
+    def __init__(self, seeds: Sequence[int], *, device: torch.device | str = "cpu"):
+        self._starts = torch.tensor([_signed(seed) for seed in seeds], device=device)[:, None]  # (runs, 1)
+        self._ramp = self._starts.new_empty(0)
+        self._position = 0
+
+    @property
+    def runs(self) -> int:
+        return len(self._starts)
+
+    def seek(self, epoch: int) -> None:
+        """Go to where an epoch begins."""
+        self._position = epoch * WORDS_PER_EPOCH
+
+    def select(self, runs: Tensor) -> None:
+        """Go on with some of the runs, given by their positions in the pack."""
+        self._starts = self._starts[runs]
+
+    def words(self, count: int) -> Tensor:
+        """The next random 64-bit words, of shape (runs, count)."""
+        if len(self._ramp) < count:
+            self._ramp = torch.arange(count, device=self._starts.device) * _signed(GAMMA)
+        words = (self._starts + _signed(self._position * GAMMA)) + self._ramp[:count]
+        self._position += count
+        return _mix(words)
+
+    def uniform(self, *shape: int) -> Tensor:
+        """Numbers from [0, 1), multiples of 2^-24, of shape (runs, *shape)."""
+        words = self.words(math.prod(shape))
+        return ((words >> 40) & 0xFFFFFF).float().mul_(2.0**-24).view(self.runs, *shape)
+
+    def keep(self, *shape: int, rate: float) -> Tensor:
+        """What dropout multiplies with: 0 with probability `rate`, else 1 / (1 - rate); shape (runs, *shape).
+
+        A fair coin costs one bit, any other one byte: other rates are rounded to multiples of 1/256, and the factor
+        with them.
+        """
+        count = math.prod(shape)
+        if rate == 0.5:
+            return self._coins(count).view(self.runs, *shape)
+        drawn = self.words(-(-count // 8)).view(torch.uint8)[:, :count]
+        return (drawn >= _dropped_bytes(rate)).float().mul_(keep_factor(rate)).view(self.runs, *shape)
+
+    def _coins(self, count: int) -> Tensor:
+        """0.0 or 2.0 with equal probability, (runs, count).
+
+        2.0 is the float with bit 30 alone, so 32 shifts of a random word, each masked with that bit of both its
+        halves, are 64 such floats: no comparison, no conversion.
+        """
+        words = self.words(-(-count // 64))
+        shifts = torch.arange(32, device=words.device)[:, None]
+        floats = ((words[:, None, :] << shifts) & TWO_FLOATS).view(torch.float32)  # (runs, 32, 2 words)
+        return floats.view(self.runs, -1)[:, :count]
+
+
+def keep_factor(rate: float) -> float:
+    """What `Noise.keep` gives the values that stay, so that the expectation stays: 1 / (1 - rate), rate as rounded."""
+    return 256 / (256 - _dropped_bytes(rate))
+
+
+def _dropped_bytes(rate: float) -> int:
+    """How many of the 256 bytes mean: drop. Never all of them."""
+    return min(round(rate * 256), 255)
+
+
+def _mix(words: Tensor) -> Tensor:
+    """Spread every bit of a word over all of them; `>>` on signed words, so the copies of the sign are masked."""
+    for shift, multiplier in zip((30, 27), MULTIPLIERS, strict=True):
+        words = (words ^ ((words >> shift) & (2 ** (64 - shift) - 1))) * _signed(multiplier)
+    return words ^ ((words >> 31) & (2**33 - 1))
+
+
+def _signed(word: int) -> int:
+    """The same 64 bits as a signed number."""
+    word %= 2**64
+    return word - 2**64 if word >= 2**63 else word

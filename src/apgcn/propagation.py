@@ -1,0 +1,145 @@
+"""How far does a node listen? A fixed number of steps, or as many as its halting unit asks for."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from apgcn import halting
+from apgcn.errors import InvalidInput
+from apgcn.layers import Linear, dropout
+from apgcn.noise import Noise
+from apgcn.operators import Operator
+from apgcn.tensors import Adjacency
+
+
+class Propagated(NamedTuple):
+    """What listening gives.
+
+    Attributes
+    ----------
+    output : Tensor of shape (runs, nodes, channels)
+    steps : Tensor of shape (runs, nodes)
+        K, how many steps each node listened.
+    remainder : Tensor of shape (runs, nodes)
+        R, what was left of its budget for the last step.
+    """
+
+    output: Tensor
+    steps: Tensor
+    remainder: Tensor
+
+    @property
+    def cost(self) -> Tensor:
+        """S = K + R of every node, the paper's propagation cost; only R has a gradient."""
+        return self.steps + self.remainder
+
+
+def listen(operator: Operator, seeds: Tensor, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> list[Tensor]:
+    """z^0, ..., z^T: the seeds and what each step of listening makes of them, each (runs, nodes, channels)."""
+    step = operator.begin(seeds, adjacency, steps=steps, noise=noise)
+    states = [seeds]
+    for k in range(1, steps + 1):
+        states.append(step(k, states[-1]))
+    return states
+
+
+class FixedPropagation(nn.Module):
+    """Every node listens the same number of steps: output = z^T.
+
+    With `PageRank` it is APPNP's propagation.
+    """
+
+    def __init__(self, operator: Operator, *, steps: int = 10):
+        super().__init__()
+        self.operator = operator
+        self.steps = _at_least_one("steps", steps)
+
+    def forward(self, seeds: Tensor, adjacency: Adjacency, noise: Noise | None = None) -> Propagated:
+        output = listen(self.operator, seeds, adjacency, steps=self.steps, noise=noise)[-1]
+        steps = torch.full(output.shape[:-1], self.steps, device=output.device)
+        return Propagated(output, steps=steps, remainder=output.new_zeros(steps.shape))
+
+    def extra_repr(self) -> str:
+        return f"{self.operator}, steps={self.steps}"
+
+
+class AdaptivePropagation(nn.Module):
+    """Every node decides for itself how far to listen (paper, Section IV).
+
+    After each step k a halting unit, one linear map for all nodes, gives h_i^k = sigmoid(z_i^k Q + q). The node listens
+    until its halting probabilities have filled a budget, K_i steps, at most `max_steps`; its output averages what it
+    heard on the way. The equations are in `halting`.
+
+    Parameters
+    ----------
+    operator : Operator
+        One step of listening.
+    channels : int
+        Width of the seeds z^0.
+    noise : Noise
+        Draws the halting unit's initial weights. Its bias starts at logit(1 / (max_steps + 1)), so that an untrained
+        node listens about to the end.
+    max_steps, epsilon
+        T and epsilon of the paper.
+    seed_dropout, update_dropout : float
+        Two dropouts that are in the authors' script and not in the paper: on z^0, and on each node's update at each
+        step. See docs/paper_vs_code.md.
+
+    Shapes
+    ------
+    seeds : (runs, nodes, channels)
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        *,
+        channels: int,
+        noise: Noise,
+        max_steps: int = 10,
+        epsilon: float = 0.01,
+        seed_dropout: float = 0.0,
+        update_dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.operator = operator
+        self.max_steps = _at_least_one("max_steps", max_steps)
+        self.epsilon = epsilon
+        self.seed_dropout = seed_dropout
+        self.update_dropout = update_dropout
+        self.halting_unit = Linear(channels, 1, noise=noise)
+        nn.init.constant_(self.halting_unit.bias, -math.log(max_steps))  # logit(1 / (T + 1)) = -log T
+
+    def forward(self, seeds: Tensor, adjacency: Adjacency, noise: Noise | None = None) -> Propagated:
+        seeds = dropout(seeds, self.seed_dropout, noise)
+        z = torch.stack(listen(self.operator, seeds, adjacency, steps=self.max_steps, noise=noise))
+        h = torch.sigmoid(z[1:] @ self.halting_unit.weight + self.halting_unit.bias).squeeze(-1)  # (T, runs, nodes)
+        steps = halting.stopping_times(h, epsilon=self.epsilon)
+        remainder = halting.remainders(h, steps)
+        p = halting.step_weights(h, steps, remainder)
+        output = self._combine(z, p, steps, noise)
+        return Propagated(output, steps=steps, remainder=remainder)
+
+    def _combine(self, z: Tensor, p: Tensor, steps: Tensor, noise: Noise | None) -> Tensor:
+        """`halting.combine`, written as one weighted sum over z^0..z^T, with the script's dropout on updates."""
+        updates = (halting.step_numbers(p) <= steps) / steps  # (T, runs, nodes)
+        if noise is not None and self.update_dropout > 0:
+            updates = updates * noise.keep(len(p), p.shape[-1], rate=self.update_dropout).transpose(0, 1).to(p)
+        new = updates * p
+        old = updates - new
+        edge = new.new_zeros(1, *new.shape[1:])
+        weights = torch.cat([edge, new]) + torch.cat([old, edge])  # (T + 1, runs, nodes)
+        return (weights[..., None] * z).sum(0)
+
+    def extra_repr(self) -> str:
+        return f"{self.operator}, max_steps={self.max_steps}"
+
+
+def _at_least_one(name: str, value: int) -> int:
+    if value < 1:
+        raise InvalidInput(f"{name} must be >= 1, got {value}.")
+    return value

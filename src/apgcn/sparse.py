@@ -1,0 +1,149 @@
+"""How does a sparse matrix multiply the activations of a pack of runs, forward and backward?
+
+All runs share one pattern of entries. Where every run has values of its own (dropout), R copies of the matrix stand
+along the diagonal of one large one; R' < R copies are its prefix. Where they share the values (evaluation), the runs
+stand side by side as channels of one wide product. The pattern of the transposed matrix, which the backward pass
+needs, and where each value goes in it, are found once.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+
+class Pattern:
+    """Where the entries of a matrix are, on a device.
+
+    Attributes
+    ----------
+    shape : (rows, columns)
+    entries : int
+        How many places hold a value.
+    rows, columns : Tensor of shape (entries,)
+        The place of every value, row by row.
+    """
+
+    def __init__(self, matrix: sparse.csr_matrix, *, device: torch.device | str = "cpu"):
+        self.shape: tuple[int, int] = matrix.shape
+        self.entries: int = matrix.nnz
+        self.device = torch.device(device)
+        numbered = sparse.csr_matrix(
+            (np.arange(1, matrix.nnz + 1), matrix.indices, matrix.indptr), shape=matrix.shape
+        )  # counted from 1, because 0 is no entry
+        turned = numbered.T.tocsr()
+        on_device = lambda array: torch.as_tensor(np.asarray(array, np.int64), device=device)  # noqa: E731
+        self.rows = on_device(np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)))
+        self.columns = on_device(matrix.indices)
+        self._order = on_device(turned.data - 1)  # the transposed matrix' values, as positions in ours
+        self._blocks = _Blocks(on_device(matrix.indptr), self.columns, matrix.shape)
+        self._turned_blocks = _Blocks(on_device(turned.indptr), on_device(turned.indices), turned.shape)
+
+    def multiply(self, values: Tensor, dense: Tensor) -> Tensor:
+        """The product, without gradient. See `SparseMatrix`."""
+        return _product(self._blocks, values, dense)
+
+    def multiply_transposed(self, values: Tensor, dense: Tensor) -> Tensor:
+        """The product with the transposed matrix, without gradient."""
+        return _product(self._turned_blocks, values.index_select(-1, self._order), dense)
+
+
+@dataclass(frozen=True, eq=False)
+class SparseMatrix:
+    """A pattern with values, shared by all runs or one set for each.
+
+    Parameters
+    ----------
+    pattern : Pattern
+    values : Tensor of shape (entries,) or (runs, entries)
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> swap = Pattern(sparse.csr_matrix([[0, 1], [1, 0]]))
+    >>> doubled_swap = SparseMatrix(swap, torch.tensor([2.0, 2.0]))
+    >>> (doubled_swap @ torch.tensor([[[1.0], [5.0]]])).flatten().tolist()
+    [10.0, 2.0]
+    """
+
+    pattern: Pattern
+    values: Tensor
+
+    def __matmul__(self, dense: Tensor) -> Tensor:
+        """Times a dense tensor of shape (runs, columns, channels): (runs, rows, channels)."""
+        return _Product.apply(self.values, dense, self.pattern)
+
+    def row_sums(self) -> Tensor:
+        """The sum of every row, (rows,) or (runs, rows), without gradient."""
+        values = self.values.view(-1, self.pattern.entries)
+        ones = values.new_ones(len(values), self.pattern.shape[1], 1)
+        return self.pattern.multiply(values, ones).view(*self.values.shape[:-1], -1)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, values: Tensor, dense: Tensor, pattern: Pattern) -> Tensor:
+        ctx.pattern = pattern
+        ctx.save_for_backward(values, dense if ctx.needs_input_grad[0] else None)
+        return pattern.multiply(values, dense)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        values, dense = ctx.saved_tensors
+        pattern = ctx.pattern
+        to_values = to_dense = None
+        if ctx.needs_input_grad[0]:  # how much entry (i, j) matters: gradient_i . dense_j
+            to_values = (gradient[:, pattern.rows] * dense[:, pattern.columns]).sum(-1)
+            to_values = to_values if values.ndim == 2 else to_values.sum(0)
+        if ctx.needs_input_grad[1]:
+            to_dense = pattern.multiply_transposed(values, gradient)
+        return to_values, to_dense, None
+
+
+def _product(blocks: _Blocks, values: Tensor, dense: Tensor) -> Tensor:
+    runs, _, channels = dense.shape
+    if values.ndim == 1:  # shared: (columns, runs * channels), one wide product
+        wide = dense.transpose(0, 1).reshape(-1, runs * channels)
+        return (blocks.matrix(values[None]) @ wide).view(-1, runs, channels).transpose(0, 1)
+    return (blocks.matrix(values) @ dense.reshape(-1, channels)).view(runs, -1, channels)
+
+
+class _Blocks:
+    """Copies of one pattern along the diagonal of a large one, as many as were ever asked for."""
+
+    def __init__(self, pointers: Tensor, columns: Tensor, shape: tuple[int, int]):
+        self.rows, self.width = shape
+        self.entries = len(columns)
+        self._one = pointers, columns
+        self._copies = 0
+
+    def matrix(self, values: Tensor) -> Tensor:
+        """A CSR tensor from values of shape (copies, entries)."""
+        copies = len(values)
+        if copies > self._copies:
+            self._lay(copies)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+            return torch.sparse_csr_tensor(
+                self._pointers[: copies * self.rows + 1],
+                self._columns[: copies * self.entries],
+                values.reshape(-1),
+                size=(copies * self.rows, copies * self.width),
+                check_invariants=False,
+            )
+
+    def _lay(self, copies: int) -> None:
+        pointers, columns = self._one
+        number = torch.arange(copies, device=columns.device)[:, None]
+        fits = max(copies * self.entries, copies * self.width) < 2**31
+        dtype = torch.int32 if fits else torch.int64  # the libraries below are faster with 32 bits
+        starts = (number * self.entries + pointers[:-1]).view(-1)
+        end = starts.new_tensor([copies * self.entries])
+        self._pointers = torch.cat([starts, end]).to(dtype)
+        self._columns = (number * self.width + columns).view(-1).to(dtype)
+        self._copies = copies

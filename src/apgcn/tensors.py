@@ -1,0 +1,91 @@
+"""What does training need of a graph, on a device?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from apgcn.graph import Graph
+from apgcn.sparse import Pattern, SparseMatrix
+
+
+class Adjacency:
+    """Who hears whom, every node itself included: A + I.
+
+    Attributes
+    ----------
+    pattern : Pattern
+        Row i lists the nodes that i hears.
+    weights : Tensor of shape (entries,)
+        The weight of each edge, 1 for a node's own entry.
+    loops : Tensor of shape (entries,)
+        1 at each node's own entry, 0 elsewhere.
+    """
+
+    def __init__(self, adjacency: sparse.csr_matrix, *, device: torch.device | str, dtype: torch.dtype):
+        heard = adjacency.T.tocsr()  # an edge from i to j is heard by j
+        heard = (heard - sparse.diags(heard.diagonal()) + sparse.eye(heard.shape[0])).tocsr()
+        heard.sort_indices()
+        self.pattern = Pattern(heard, device=device)
+        self.weights = torch.as_tensor(heard.data, device=device, dtype=dtype)
+        self.loops = (self.pattern.rows == self.pattern.columns).to(dtype)
+
+    @property
+    def nodes(self) -> int:
+        return self.pattern.shape[0]
+
+    @cached_property
+    def normalized(self) -> SparseMatrix:
+        """D^-1/2 (A + I) D^-1/2 of the whole graph, with D the row sums of A + I."""
+        return normalize(SparseMatrix(self.pattern, self.weights))
+
+
+def normalize(matrix: SparseMatrix) -> SparseMatrix:
+    """D^-1/2 M D^-1/2, with D the row sums of M, which must be positive."""
+    scale = matrix.row_sums().rsqrt()
+    to_row, to_column = (scale.index_select(-1, end) for end in (matrix.pattern.rows, matrix.pattern.columns))
+    return SparseMatrix(matrix.pattern, matrix.values * to_row * to_column)
+
+
+@dataclass(frozen=True, eq=False)
+class GraphTensors:
+    """A graph on a device.
+
+    Attributes
+    ----------
+    features : SparseMatrix or Tensor of shape (nodes, features)
+    adjacency : Adjacency
+    labels : Tensor of shape (nodes,)
+    classes : int
+    """
+
+    features: SparseMatrix | Tensor
+    adjacency: Adjacency
+    labels: Tensor
+    classes: int
+
+    @classmethod
+    def of(
+        cls, graph: Graph, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
+    ) -> GraphTensors:
+        """Lay a graph on a device."""
+        features: SparseMatrix | Tensor
+        if sparse.issparse(graph.features):
+            values = torch.as_tensor(graph.features.data.copy(), device=device, dtype=dtype)
+            features = SparseMatrix(Pattern(graph.features, device=device), values)
+        else:
+            features = torch.as_tensor(graph.features.copy(), device=device, dtype=dtype)
+        return cls(
+            features=features,
+            adjacency=Adjacency(graph.adjacency, device=device, dtype=dtype),
+            labels=torch.as_tensor(graph.labels.copy(), device=device),
+            classes=graph.num_classes,
+        )
+
+    @property
+    def num_features(self) -> int:
+        return (self.features.pattern if isinstance(self.features, SparseMatrix) else self.features).shape[1]

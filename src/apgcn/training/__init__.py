@@ -1,0 +1,1 @@
+"""From a graph and some runs to trained, stopped, best-weights networks."""

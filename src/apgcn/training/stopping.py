@@ -1,0 +1,49 @@
+"""When does a run stop, and which of its weights were best?"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class EarlyStopping:
+    """Early stopping of every run of a pack by itself.
+
+    The best epoch has the highest stopping accuracy; ties are broken by the lower watched loss. Patience is reset when
+    either the accuracy or the loss is better than ever before; a run is finished when it has been without such an
+    improvement for `patience` epochs.
+
+    Attributes
+    ----------
+    best_epoch, last_improvement : Tensor of shape (runs,)
+        Epochs counted from 1.
+    """
+
+    def __init__(self, runs: int, *, patience: int, device: torch.device | str = "cpu"):
+        self.patience = patience
+        self.best_epoch = torch.zeros(runs, dtype=torch.int64, device=device)
+        self.last_improvement = torch.zeros_like(self.best_epoch)
+        self.best_accuracy = torch.full((runs,), -1.0, dtype=torch.float64, device=device)
+        self.loss_at_best = torch.full((runs,), torch.inf, device=device)
+        self.lowest_loss = self.loss_at_best.clone()
+
+    def update(self, epoch: int, accuracy: Tensor, loss: Tensor) -> Tensor:
+        """Take in an epoch's evaluation; says which runs are now at their best."""
+        higher = accuracy > self.best_accuracy
+        best = higher | ((accuracy == self.best_accuracy) & (loss < self.loss_at_best))
+        improved = higher | (loss < self.lowest_loss)
+        self.last_improvement.masked_fill_(improved, epoch)
+        self.best_epoch.masked_fill_(best, epoch)
+        self.best_accuracy = torch.where(best, accuracy, self.best_accuracy)
+        self.loss_at_best = torch.where(best, loss, self.loss_at_best)
+        self.lowest_loss = torch.minimum(self.lowest_loss, loss.nan_to_num(torch.inf))
+        return best
+
+    def finished(self, epoch: int) -> Tensor:
+        """Which runs have lost their patience."""
+        return epoch - self.last_improvement >= self.patience
+
+    def select(self, runs: Tensor) -> None:
+        """Go on with some of the runs, given by their positions in the pack."""
+        for name in ("best_epoch", "last_improvement", "best_accuracy", "loss_at_best", "lowest_loss"):
+            setattr(self, name, getattr(self, name)[runs])
