@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from apgcn.graph import Graph
     from apgcn.models.apgcn import APGCN, APGCNSettings
     from apgcn.splits import TEST_SEEDS, VALIDATION_SEEDS, Split, split_for_test, split_for_validation
-    from apgcn.training.loop import train_pack
+    from apgcn.training.packs import train
     from apgcn.training.result import RunResult
     from apgcn.training.runs import Run, benchmark_runs
     from apgcn.training.settings import TrainingSettings
@@ -24,7 +24,7 @@ _HOMES = {
     "apgcn.graph": ["Graph"],
     "apgcn.models.apgcn": ["APGCN", "APGCNSettings"],
     "apgcn.splits": ["TEST_SEEDS", "VALIDATION_SEEDS", "Split", "split_for_test", "split_for_validation"],
-    "apgcn.training.loop": ["train_pack"],
+    "apgcn.training.packs": ["train"],
     "apgcn.training.result": ["RunResult"],
     "apgcn.training.runs": ["Run", "benchmark_runs"],
     "apgcn.training.settings": ["TrainingSettings"],

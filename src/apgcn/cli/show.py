@@ -1,0 +1,132 @@
+"""What does a person see in the terminal? Results go to standard output, progress to standard error."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+BAR = 40  # characters of the longest bar
+
+
+@contextmanager
+def progress_bar(runs: int, *, label: str) -> Iterator[Callable[[Any], None]]:
+    """A bar that says how far the runs are at least: nobody knows when a run will stop improving."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("epoch {task.fields[epoch]}, {task.fields[done]} of {task.fields[runs]} runs done,"),
+        TimeElapsedColumn(),
+        TextColumn("so far, at least"),
+        TimeRemainingColumn(),
+        TextColumn("to go"),
+    )
+    with Progress(*columns, console=Console(stderr=True), refresh_per_second=4, transient=True) as bar:
+        task = bar.add_task(escape(label), total=1.0, epoch=0, done=0, runs=runs)
+        yield lambda at: bar.update(task, completed=at.share, epoch=at.epoch, done=at.done)
+
+
+def trained(dataset: Any, split: Any, summary: Mapping[str, Any], *, out: Path | None) -> None:
+    """The result of a training: accuracy, steps, histogram, time, and what to type next."""
+    console = Console(highlight=False, soft_wrap=True)
+    runs = summary["runs"]
+    interval = summary["accuracy_interval"]
+    console.print(
+        f"[bold]AP-GCN on {dataset.title}[/]: {dataset.nodes:,} nodes, {dataset.edges:,} edges, "
+        f"{dataset.features:,} features, {dataset.classes} classes"
+    )
+    console.print(
+        f"{_count(runs, 'run')}, each with {len(split.train)} training, {len(split.stopping)} stopping and "
+        f"{len(split.test):,} test nodes"
+    )
+    console.print()
+    spread = "" if interval is None else f" ± {100 * interval:.2f} (95 % interval over {runs} runs)"
+    console.print(f"accuracy on test nodes  [bold]{100 * summary['accuracy_mean']:.2f} %[/]{spread}")
+    console.print(
+        f"steps K                 [bold]{summary['steps_mean']:.2f}[/] on average, "
+        f"standard deviation {summary['steps_deviation']:.2f} over nodes"
+    )
+    for line in histogram(summary["steps_histogram"]):
+        console.print(line)
+    console.print(f"epochs                  {summary['epochs_mean']:.0f}{' on average' if runs > 1 else ''}")
+    console.print(f"time                    {duration(summary['seconds'])} on {summary['device']}")
+    if out:
+        console.print(f"written                 {escape(str(out))}")
+    console.print()
+    console.print("what to type next:")
+    for line in _suggestions(summary):
+        console.print(f"  {escape(line)}")
+
+
+def histogram(counts: Sequence[int]) -> list[str]:
+    """Nodes by the number of steps they took, as bars.
+
+    >>> for line in histogram([0, 2, 6]): print(line)
+      K =  1 |                                            0.0 %
+      K =  2 |█████████████                              25.0 %
+      K =  3 |████████████████████████████████████████   75.0 %
+    """
+    total, longest = sum(counts), max(counts)
+    return [
+        f"  K = {k:2} |{'█' * round(BAR * count / longest):{BAR}} {100 * count / total:6.1f} %"
+        for k, count in enumerate(counts, start=1)
+    ]
+
+
+def duration(seconds: float) -> str:
+    """For people.
+
+    >>> duration(7.31), duration(75.0), duration(3725)
+    ('7.3 s', '1 min 15 s', '1 h 2 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def catalogue(datasets: Mapping[str, Any], found: Mapping[str, str]) -> None:
+    """The catalogue as a table, and below it where each file is or would come from."""
+    console = Console(highlight=False, soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("name", style="bold")
+    for heading in ("nodes", "edges", "features", "classes", "visible", "penalty"):
+        table.add_column(heading, justify="right")
+    for name, dataset in datasets.items():
+        counts = (dataset.nodes, dataset.edges, dataset.features, dataset.classes, dataset.visible)
+        table.add_row(name, *(f"{count:,}" for count in counts), f"{dataset.paper['penalty']:g}")
+    console.print(table)
+    for name, dataset in datasets.items():
+        place = found[name] or f"not here yet; comes from {dataset.address}"
+        console.print(f"\n[bold]{name}[/]: {escape(dataset.citation)}\n  {escape(place)}")
+
+
+def _suggestions(summary: Mapping[str, Any]) -> list[str]:
+    command, dataset = _command(), summary["dataset"]
+    dearer = 10 * summary["settings"]["penalty"] or 0.005
+    lines = [f"{command} train {dataset} --penalty {dearer:g}    # a dearer step: nodes stop earlier"]
+    if summary["runs"] < 20:
+        lines.append(f"{command} train {dataset} --runs 20    # every test split once, with an interval")
+    return [*lines, f"{command} datasets    # other graphs"]
+
+
+def _command() -> str:
+    """How the user can call this program: by name if that finds it, else by path."""
+    called = Path(sys.argv[0])
+    on_path = shutil.which("apgcn")
+    if called.name != "apgcn" or (on_path and os.path.samefile(on_path, called)):
+        return "apgcn"
+    return os.path.relpath(called)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,69 @@
+"""`apgcn train`: train AP-GCN on a benchmark graph."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import nullcontext
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from apgcn.cli import show
+
+
+def train(
+    dataset: Annotated[str, typer.Argument(help="A name from `apgcn datasets`.")] = "cora",
+    runs: Annotated[int, typer.Option(help="How many runs; 20 is every test split once, 100 the protocol.")] = 1,
+    penalty: Annotated[float | None, typer.Option(help="Price of a step; default: the paper's for the graph.")] = None,
+    max_steps: Annotated[int | None, typer.Option(help="T, the most steps a node may listen.")] = None,
+    seed: Annotated[int, typer.Option(help="Number of the first initialisation.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    out: Annotated[Path | None, typer.Option(help="New folder for weights, steps, histories and summary.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """Train AP-GCN on a benchmark graph and say how far its nodes listened."""
+    import torch
+
+    from apgcn.cleaning import clean
+    from apgcn.datasets import describe, load
+    from apgcn.devices import resolve
+    from apgcn.io.folders import new_folder
+    from apgcn.training.packs import train as train_runs
+    from apgcn.training.runs import benchmark_runs
+    from apgcn.training.saving import save
+    from apgcn.training.summary import summarize
+
+    described = describe(dataset)
+    model, training = settings_for(described.paper, penalty=penalty, max_steps=max_steps)
+    place = resolve(device)
+    torch.set_num_threads(1)  # small tensors: a second thread costs more than it brings
+    with new_folder(out) if out else nullcontext() as folder:
+        graph = clean(load(dataset))
+        planned = benchmark_runs(graph, runs, seed=seed)
+        started = time.perf_counter()
+        with show.progress_bar(len(planned), label=f"AP-GCN on {described.title}") as report:
+            results = train_runs(graph, planned, model, training, device=place, progress=report)
+        seconds = time.perf_counter() - started
+        summary = summarize(results, model, training, device=str(place), seconds=seconds)
+        if folder:
+            save(folder, results, summary)
+    if as_json:
+        print(json.dumps(summary))
+    else:
+        show.trained(described, planned[0].split, summary, out=out)
+
+
+def settings_for(paper: Any, **overrides: Any) -> tuple[Any, Any]:
+    """The paper's settings for a graph, with what the user typed instead."""
+    from apgcn.models.apgcn import APGCNSettings
+    from apgcn.training.settings import TrainingSettings
+
+    chosen = {**paper, **{name: value for name, value in overrides.items() if value is not None}}
+    model, training = (
+        kind(**{field.name: chosen[field.name] for field in fields(kind) if field.name in chosen})
+        for kind in (APGCNSettings, TrainingSettings)
+    )
+    return model, training

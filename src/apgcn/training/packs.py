@@ -1,0 +1,89 @@
+"""How many runs train together? As many as pay and fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from apgcn.graph import Graph
+from apgcn.models.apgcn import APGCNSettings
+from apgcn.tensors import GraphTensors
+from apgcn.training.loop import Progress, train_pack
+from apgcn.training.result import RunResult
+from apgcn.training.runs import Run
+from apgcn.training.settings import TrainingSettings
+
+MOST_ON_CPU = 8  # beyond, the activations leave the processor's caches and nothing is gained
+CPU_BYTES = 4 * 2**30
+CUDA_SHARE = 0.6  # of the free memory
+
+
+def train(
+    graph: Graph,
+    runs: Sequence[Run],
+    model: APGCNSettings = APGCNSettings(),
+    training: TrainingSettings = TrainingSettings(),
+    *,
+    device: torch.device | str = "cpu",
+    progress: Callable[[Progress], None] | None = None,
+) -> list[RunResult]:
+    """Train any number of runs, pack by pack, and return them in the order given.
+
+    Parameters
+    ----------
+    graph : Graph
+    runs : sequence of Run
+        See `benchmark_runs`.
+    model, training : settings
+    device : "cpu" or "cuda"
+    progress : function, optional
+        Called after every epoch.
+
+    Examples
+    --------
+    >>> from apgcn import clean, load, benchmark_runs
+    >>> graph = clean(load("cora"))
+    >>> result, = train(graph, benchmark_runs(graph, 1), training=TrainingSettings(max_epochs=3))
+    >>> result.logits.shape, result.steps.shape, result.epochs
+    ((2485, 7), (2485,), 3)
+    """
+    tensors = GraphTensors.of(graph, device=device)
+    results: list[RunResult] = []
+    for pack in divide(runs, most=pack_size(graph, model, device)):
+        report = _among(progress, done=len(results), all_runs=len(runs), pack=len(pack)) if progress else None
+        results += train_pack(tensors, pack, model, training, progress=report)
+    return results
+
+
+def divide(runs: Sequence[Run], *, most: int) -> list[Sequence[Run]]:
+    """The runs in order, in as few packs as possible, of nearly equal size."""
+    packs = -(-len(runs) // most)
+    bounds = [len(runs) * number // packs for number in range(packs + 1)] if packs else [0]
+    return [runs[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+
+
+def pack_size(graph: Graph, model: APGCNSettings, device: torch.device | str) -> int:
+    """How many runs of this graph go into a pack on this device."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return max(1, int(CUDA_SHARE * free) // bytes_per_run(graph, model))
+    return max(1, min(MOST_ON_CPU, CPU_BYTES // bytes_per_run(graph, model)))
+
+
+def bytes_per_run(graph: Graph, model: APGCNSettings) -> int:
+    """About how much memory one run of a pack takes while it trains."""
+    stored = getattr(graph.features, "nnz", None) or graph.num_nodes * graph.num_features
+    edges = graph.num_edges + graph.num_nodes
+    states = graph.num_nodes * graph.num_classes * (model.max_steps + 1)
+    weights = graph.num_features * model.hidden
+    floats = 8 * stored + 6 * graph.num_nodes * model.hidden + 8 * states + 8 * model.max_steps * edges + 8 * weights
+    return 4 * floats
+
+
+def _among(
+    progress: Callable[[Progress], None], *, done: int, all_runs: int, pack: int
+) -> Callable[[Progress], None]:
+    """A pack's progress as that of all runs."""
+    return lambda at: progress(Progress(at.epoch, done + at.done, (done + pack * at.share) / all_runs))

@@ -1,0 +1,77 @@
+"""What do the runs say together? The numbers behind a printed line or a JSON object."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import scipy
+import torch
+
+import apgcn
+from apgcn.models.apgcn import APGCNSettings
+from apgcn.statistics import bootstrap_half_width
+from apgcn.training.result import RunResult
+from apgcn.training.settings import TrainingSettings
+
+
+def summarize(
+    results: Sequence[RunResult],
+    model: APGCNSettings,
+    training: TrainingSettings,
+    *,
+    device: str,
+    seconds: float,
+) -> dict[str, Any]:
+    """Means, spreads and everything needed to trust them, as plain JSON values.
+
+    `accuracy_interval` is the half-width of a 95 % bootstrap interval over runs, null for one run. `steps_histogram`
+    counts nodes of all runs by K = 1..T.
+    """
+    accuracies = [result.test_accuracy for result in results]
+    steps = np.concatenate([result.steps for result in results])
+    return {
+        "dataset": results[0].run.dataset,
+        "model": "apgcn",
+        "runs": len(results),
+        "accuracy_mean": float(np.mean(accuracies)),
+        "accuracy_interval": bootstrap_half_width(accuracies),
+        "steps_mean": float(steps.mean()),
+        "steps_deviation": float(steps.std()),
+        "steps_histogram": np.bincount(steps, minlength=model.max_steps + 1)[1:].tolist(),
+        "epochs_mean": float(np.mean([result.epochs for result in results])),
+        "seconds": seconds,
+        "device": device,
+        "threads": torch.get_num_threads() if device == "cpu" else None,
+        "settings": {**asdict(model), **asdict(training)},
+        "versions": versions(),
+        "each_run": [_line(result) for result in results],
+    }
+
+
+def versions() -> dict[str, str]:
+    """The versions a result depends on."""
+    return {
+        "apgcn": apgcn.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+    }
+
+
+def _line(result: RunResult) -> dict[str, Any]:
+    split = result.run.split
+    scores = {name: result.accuracy(getattr(split, name)) for name in ("train", "stopping", "validation", "test")}
+    return {
+        "split": split.seed,
+        "initialisation": result.run.initialisation,
+        **{f"{name}_accuracy": None if math.isnan(score) else score for name, score in scores.items()},
+        "steps_mean": float(result.steps.mean()),
+        "best_epoch": result.best_epoch,
+        "epochs": result.epochs,
+    }
