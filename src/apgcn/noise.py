@@ -86,12 +86,12 @@ class Noise:
     def _coins(self, count: int) -> Tensor:
         """0.0 or 2.0 with equal probability, (runs, count).
 
-        2.0 is the float with bit 30 alone, so 32 shifts of a random word, each masked with that bit of both its
-        halves, are 64 such floats: no comparison, no conversion.
+        2.0 is the float with bit 30 alone, so 31 shifts of a random word, each masked with that bit of both its
+        halves, are 62 such floats: no comparison, no conversion.
         """
-        words = self.words(-(-count // 64))
-        shifts = torch.arange(32, device=words.device)[:, None]
-        floats = ((words[:, None, :] << shifts) & TWO_FLOATS).view(torch.float32)  # (runs, 32, 2 words)
+        words = self.words(-(-count // 62))
+        shifts = torch.arange(31, device=words.device)[:, None]
+        floats = ((words[:, None, :] << shifts) & TWO_FLOATS).view(torch.float32)  # (runs, 31, 2 words)
         return floats.view(self.runs, -1)[:, :count]
 
 

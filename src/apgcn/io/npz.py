@@ -26,7 +26,7 @@ def read_npz(path: Path, *, name: str | None = None) -> Graph:
     """
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return Graph(
                 adjacency=_matrix(archive, "adj", path),
                 features=_matrix(archive, "attr", path),

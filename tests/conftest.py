@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from apgcn import Graph, clean, load
+from apgcn.datasets import describe
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def cora() -> Graph:
+    return clean(load("cora"))
+
+
+@pytest.fixture(scope="session")
+def benchmark_graph():
+    """A function that loads and cleans a benchmark graph, or skips the test and says why."""
+    loaded: dict[str, Graph] = {}
+
+    def get(name: str) -> Graph:
+        folder = os.environ.get("APGCN_DATA")
+        file = describe(name).file_name
+        if not folder or not (Path(folder) / file).is_file():
+            pytest.skip(f"needs {file}: set APGCN_DATA to a folder that has it")
+        if name not in loaded:
+            loaded[name] = clean(load(name))
+        return loaded[name]
+
+    return get
+
+
+def random_graph(nodes: int, *, edges: int, features: int = 5, classes: int = 3, seed: int = 0) -> Graph:
+    """An undirected graph without self-loops, some of whose nodes may be isolated; dense features."""
+    random = np.random.default_rng(seed)
+    ends = random.integers(nodes, size=(2, edges))
+    ends = ends[:, ends[0] != ends[1]]
+    matrix = sparse.csr_matrix((np.ones(ends.shape[1]), ends), shape=(nodes, nodes))
+    return Graph(
+        adjacency=((matrix + matrix.T) > 0).astype(np.float32),
+        features=random.random((nodes, features)) * (random.random((nodes, features)) < 0.6),
+        labels=random.permutation(np.arange(nodes) % classes),
+        name="random",
+    )

@@ -1,0 +1,121 @@
+import numpy as np
+import pytest
+import torch
+from conftest import random_graph
+from scipy import sparse
+
+from apgcn.noise import Noise
+from apgcn.operators import OPERATORS, NormalizedAdjacency, PageRank, step_matrices
+from apgcn.propagation import FixedPropagation
+from apgcn.tensors import Adjacency, GraphTensors
+
+
+def dense(matrix) -> torch.Tensor:
+    """One run's matrix, dense."""
+    identity = torch.eye(matrix.pattern.shape[1])[None].expand(len(torch.atleast_2d(matrix.values)), -1, -1)
+    return matrix @ identity.contiguous()
+
+
+@pytest.fixture
+def graph() -> GraphTensors:
+    return GraphTensors.of(random_graph(12, edges=20))
+
+
+@pytest.fixture
+def edges(graph):
+    """(sources, targets) for PyTorch Geometric, without self-loops."""
+    pattern = graph.adjacency.pattern
+    between = pattern.rows != pattern.columns
+    return torch.stack([pattern.columns[between], pattern.rows[between]])
+
+
+def test_normalisation_agrees_with_pytorch_geometric(graph, edges):
+    from torch_geometric.nn.conv.gcn_conv import gcn_norm
+    from torch_geometric.utils import to_dense_adj
+
+    index, weight = gcn_norm(edges, num_nodes=12)
+    expected = to_dense_adj(index, edge_attr=weight, max_num_nodes=12)[0].T
+    torch.testing.assert_close(dense(graph.adjacency.normalized)[0], expected)
+
+
+def test_a_directed_edge_is_heard_at_its_head_only():
+    one_way = Adjacency(sparse.csr_matrix([[0.0, 1.0], [0.0, 0.0]]), device="cpu", dtype=torch.float32)
+    # node 1 hears itself and node 0: row sums 1 and 2
+    torch.testing.assert_close(dense(one_way.normalized)[0], torch.tensor([[1.0, 0.0], [0.5**0.5, 0.5]]))
+
+
+def test_edge_weights_count():
+    heavy = Adjacency(sparse.csr_matrix([[0.0, 3.0], [3.0, 0.0]]), device="cpu", dtype=torch.float32)
+    torch.testing.assert_close(dense(heavy.normalized)[0], torch.tensor([[0.25, 0.75], [0.75, 0.25]]))
+
+
+def test_fixed_pagerank_steps_agree_with_pytorch_geometric(graph, edges):
+    from torch_geometric.nn import APPNP
+
+    seeds = torch.randn(2, 12, 3, generator=torch.Generator().manual_seed(0))
+    ours = FixedPropagation(PageRank(teleport=0.1), steps=7)(seeds, graph.adjacency)
+    theirs = APPNP(K=7, alpha=0.1)
+    torch.testing.assert_close(ours.output, torch.stack([theirs(run, edges) for run in seeds]))
+    assert (ours.steps == 7).all()
+
+
+def test_many_pagerank_steps_reach_the_closed_form(graph):
+    """teleport (I - (1 - teleport) A)^-1 z^0."""
+    seeds = torch.randn(1, 12, 3, generator=torch.Generator().manual_seed(0))
+    ours = FixedPropagation(PageRank(teleport=0.2), steps=200)(seeds, graph.adjacency)
+    matrix = torch.eye(12) - 0.8 * dense(graph.adjacency.normalized)[0]
+    torch.testing.assert_close(ours.output[0], 0.2 * torch.linalg.solve(matrix, seeds[0]))
+
+
+def test_edge_dropout_is_fresh_at_every_step_and_from_the_untouched_graph(graph):
+    """Each directed edge is kept in about half of the steps; dropping from what was left would soon leave none."""
+    steps, noise = 400, Noise([1, 2])
+    whole = dense(graph.adjacency.normalized)[0] > 0
+    kept = torch.stack([dense(matrix) > 0 for matrix in step_matrices(graph.adjacency, 0.5, steps=steps, noise=noise)])
+    assert not (kept & ~whole).any()
+    share = kept.float().mean(0)[:, whole & ~torch.eye(12, dtype=torch.bool)]  # (runs, edges)
+    assert ((share - 0.5).abs() < 5 * 0.5 / steps**0.5).all()
+    assert (kept.diagonal(dim1=-2, dim2=-1)).all()  # a node always hears itself
+    assert not torch.equal(kept[:, 0], kept[:, 1])  # the runs have noise of their own
+
+
+def test_what_edge_dropout_leaves_is_normalised_again(graph):
+    noise = Noise([3])
+    for matrix in step_matrices(graph.adjacency, 0.5, steps=5, noise=noise):
+        kept = (dense(matrix)[0] > 0).float()
+        scale = kept.sum(1).rsqrt()
+        torch.testing.assert_close(dense(matrix)[0], scale[:, None] * kept * scale)
+
+
+def test_edge_dropout_is_drawn_for_each_direction(graph):
+    (matrix,) = step_matrices(graph.adjacency, 0.5, steps=1, noise=Noise([3]))
+    kept = dense(matrix)[0] > 0
+    assert not torch.equal(kept, kept.T)
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=repr)
+@pytest.mark.parametrize("noisy", [False, True])
+def test_every_operator_keeps_runs_apart(graph, operator, noisy):
+    seeds = torch.randn(3, 12, 2, generator=torch.Generator().manual_seed(0))
+    together = FixedPropagation(operator, steps=4)(seeds, graph.adjacency, Noise([7, 8, 9]) if noisy else None)
+    alone = FixedPropagation(operator, steps=4)(seeds[1:2], graph.adjacency, Noise([8]) if noisy else None)
+    torch.testing.assert_close(together.output[1:2], alone.output)
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=repr)
+def test_every_operator_answers_alike_when_nodes_are_renamed(operator):
+    graph = random_graph(12, edges=20)
+    order = np.random.default_rng(0).permutation(12)
+    renamed = Adjacency(graph.adjacency[order][:, order], device="cpu", dtype=torch.float32)
+    seeds = torch.randn(1, 12, 2, generator=torch.Generator().manual_seed(0))
+    output = FixedPropagation(operator, steps=4)(seeds, GraphTensors.of(graph).adjacency).output
+    again = FixedPropagation(operator, steps=4)(seeds[:, order], renamed).output
+    torch.testing.assert_close(output[:, order], again)
+
+
+def test_an_isolated_node_keeps_its_own_value():
+    alone = Adjacency(sparse.csr_matrix((1, 1), dtype=np.float32), device="cpu", dtype=torch.float32)
+    seeds = torch.tensor([[[1.0, 2.0]]])
+    for noise in (None, Noise([1])):
+        output = FixedPropagation(NormalizedAdjacency(), steps=3)(seeds, alone, noise).output
+        torch.testing.assert_close(output, seeds)

@@ -1,0 +1,203 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from conftest import random_graph
+
+from apgcn import APGCNSettings, Run, Split, TrainingSettings, benchmark_runs, train
+from apgcn.errors import InvalidInput
+from apgcn.noise import Noise
+from apgcn.tensors import GraphTensors
+from apgcn.training.loop import Pack, train_pack
+from apgcn.training.packs import bytes_per_run, divide, pack_size
+
+ALL_DROPOUT = APGCNSettings(hidden=16, seed_dropout=0.5, update_dropout=0.5)
+SHORT = TrainingSettings(patience=8, max_epochs=60)
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return random_graph(60, edges=120, features=12)
+
+
+def runs_of(graph, count: int) -> list[Run]:
+    random = np.random.default_rng(0)
+    runs = []
+    for seed in range(count):
+        train, stopping, validation, test = np.split(random.permutation(graph.num_nodes), [12, 30, 40])
+        runs.append(Run(graph.name, Split(seed, train, stopping, validation, test), initialisation=seed % 2))
+    return runs
+
+
+def weights_after(graph, runs, epochs: int, model=ALL_DROPOUT, training=TrainingSettings()):
+    pack = Pack(GraphTensors.of(graph), runs, model, training)
+    for _ in range(epochs):
+        pack.epoch()
+    return {name: weight.detach().clone() for name, weight in pack.model.named_parameters()}
+
+
+def test_a_pack_of_eight_is_eight_packs_of_one(cora):
+    """To rounding, over the first epochs, with every dropout on: same initial weights, same noise, same steps."""
+    runs = benchmark_runs(cora, 8)
+    together = weights_after(cora, runs, epochs=6)
+    for number, run in enumerate(runs):
+        alone = weights_after(cora, [run], epochs=6)
+        for name, weight in alone.items():
+            torch.testing.assert_close(together[name][number : number + 1], weight, rtol=1e-3, atol=2e-5)
+    first = together["first.weight"]
+    assert all(not torch.equal(first[0], first[number]) for number in range(1, 8))
+
+
+def test_a_run_stops_at_the_same_epoch_in_any_company(graph):
+    """Runs leave the pack one by one; those that stay must not notice."""
+    runs = runs_of(graph, 6)
+    together = train_pack(graph, runs, ALL_DROPOUT, SHORT)
+    for run, packed in zip(runs, together, strict=True):
+        (alone,) = train_pack(graph, [run], ALL_DROPOUT, SHORT)
+        assert (alone.epochs, alone.best_epoch) == (packed.epochs, packed.best_epoch)
+        np.testing.assert_allclose(alone.logits, packed.logits, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(alone.history.stopping_loss, packed.history.stopping_loss, rtol=1e-3, atol=1e-4)
+    assert len({result.epochs for result in together}) > 2
+
+
+def test_the_same_key_gives_the_same_bits(graph):
+    (first,), (second,) = (train_pack(graph, runs_of(graph, 1), ALL_DROPOUT, SHORT) for _ in range(2))
+    assert np.array_equal(first.logits, second.logits)
+    assert np.array_equal(first.history.training_loss, second.history.training_loss)
+    assert all(torch.equal(first.weights[name], second.weights[name]) for name in first.weights)
+
+
+def test_global_generators_are_neither_read_nor_moved(graph):
+    torch.manual_seed(1)
+    np.random.seed(1)
+    state = torch.get_rng_state()
+    (first,) = train_pack(graph, runs_of(graph, 1), ALL_DROPOUT, SHORT)
+    assert torch.equal(state, torch.get_rng_state())
+    torch.manual_seed(2)
+    np.random.seed(2)
+    (second,) = train_pack(graph, runs_of(graph, 1), ALL_DROPOUT, SHORT)
+    assert np.array_equal(first.logits, second.logits)
+
+
+@pytest.mark.parametrize(("split_seed", "initialisation"), [(1, 0), (0, 1)])
+def test_another_key_gives_other_noise(graph, split_seed, initialisation):
+    run = runs_of(graph, 1)[0]
+    other = Run(run.dataset, replace(run.split, seed=split_seed), initialisation=initialisation)
+    assert run.noise_seed != other.noise_seed
+    assert not torch.equal(
+        weights_after(graph, [run], epochs=0)["first.weight"], weights_after(graph, [other], epochs=0)["first.weight"]
+    )
+
+
+def test_settings_do_not_change_the_noise(graph):
+    cheap, dear = (weights_after(graph, runs_of(graph, 1), 0, APGCNSettings(penalty=p)) for p in (0.0, 1.0))
+    assert torch.equal(cheap["first.weight"], dear["first.weight"])
+
+
+def test_the_best_weights_are_kept_and_restored(graph):
+    """What a result was evaluated with is what the pack held at its best epoch, not at its last."""
+    (result,) = train_pack(graph, runs_of(graph, 1), ALL_DROPOUT, SHORT)
+    assert result.best_epoch < result.epochs
+    at_best = weights_after(graph, runs_of(graph, 1), result.best_epoch, training=SHORT)
+    at_end = weights_after(graph, runs_of(graph, 1), result.epochs - 1, training=SHORT)
+    for name, weight in result.weights.items():
+        assert torch.equal(weight, at_best[name])
+    assert not torch.equal(result.weights["first.weight"], at_end["first.weight"])
+
+    tensors = GraphTensors.of(graph)
+    network = ALL_DROPOUT.build(tensors, Noise([0]))
+    network.load_state_dict(result.weights)
+    with torch.no_grad():
+        assert np.array_equal(network(tensors).output[0].numpy(), result.logits)
+
+
+def test_the_best_epoch_is_the_best_of_the_history(graph):
+    for watch in ("stopping", "training"):
+        (result,) = train_pack(graph, runs_of(graph, 1), ALL_DROPOUT, replace(SHORT, watch=watch))
+        losses = getattr(result.history, f"{watch}_loss")
+        order = list(zip(result.history.stopping_accuracy, -losses, strict=True))
+        assert max(order) == order[result.best_epoch - 1]
+
+
+def test_the_watched_loss_decides_when_to_stop(graph):
+    ends = {watch: train_pack(graph, runs_of(graph, 1), ALL_DROPOUT, replace(SHORT, watch=watch))[0].epochs
+            for watch in ("stopping", "training")}  # fmt: skip
+    assert ends["stopping"] != ends["training"]
+
+
+def test_the_halting_unit_moves_on_every_fifth_epoch_only_momentum_included(graph):
+    pack = Pack(GraphTensors.of(graph), runs_of(graph, 2), APGCNSettings(hidden=16, penalty=0.1), TrainingSettings())
+    moved = []
+    for _ in range(15):
+        before = {name: weight.detach().clone() for name, weight in pack.model.named_parameters()}
+        pack.epoch()
+        moved.append({name for name, weight in pack.model.named_parameters() if not torch.equal(weight, before[name])})
+    unit = {"propagation.halting_unit.weight", "propagation.halting_unit.bias"}
+    for epoch, names in enumerate(moved, start=1):
+        assert names & unit == (unit if epoch % 5 == 0 else set()), epoch
+        assert "first.weight" in names
+
+
+def test_one_step_of_the_pack_is_one_step_of_torch_adam(graph):
+    """The same forward pass, differentiated and stepped by hand."""
+    tensors, run = GraphTensors.of(graph), runs_of(graph, 1)[0]
+    ours = weights_after(graph, [run], epochs=1)
+
+    noise = Noise([run.noise_seed])
+    network = ALL_DROPOUT.build(tensors, noise)
+    noise.seek(1)
+    outcome = network(tensors, noise)
+    nodes = torch.from_numpy(run.split.train.copy())
+    loss = torch.nn.functional.cross_entropy(outcome.output[0, nodes], tensors.labels[nodes])
+    loss = loss + 0.008 / 2 * network.first.weight.square().sum()
+    loss = loss + ALL_DROPOUT.penalty * (outcome.steps + outcome.remainder)[0, nodes].mean()
+    loss.backward()
+    halting_unit = set(network.propagation.halting_unit.parameters())
+    torch.optim.Adam([weight for weight in network.parameters() if weight not in halting_unit], lr=0.01).step()
+    for name, weight in network.named_parameters():
+        torch.testing.assert_close(ours[name], weight.detach(), rtol=1e-4, atol=1e-6)
+
+
+def test_a_pack_learns(graph):
+    """Labels that follow from the features are found: far better than the third that guessing gives."""
+    learnable = replace(graph, labels=graph.features[:, :3].argmax(axis=1))
+    results = train_pack(learnable, runs_of(learnable, 4), APGCNSettings(edge_dropout=0.0), TrainingSettings(l2=0.0))
+    assert np.mean([result.accuracy(result.run.split.train) for result in results]) > 0.8
+
+
+def test_results_come_in_the_order_of_the_runs_whatever_the_packs(graph, monkeypatch):
+    monkeypatch.setattr("apgcn.training.packs.MOST_ON_CPU", 2)
+    runs, seen = runs_of(graph, 5), []
+    results = train(graph, runs, ALL_DROPOUT, SHORT, progress=seen.append)
+    assert [result.run for result in results] == runs
+    assert seen[-1].done == 5
+    assert seen[-1].share == pytest.approx(1)
+    assert all(0 < at.share <= 1 + 1e-9 for at in seen)
+
+
+def test_packs_are_few_and_nearly_equal():
+    assert [len(pack) for pack in divide(range(20), most=8)] == [6, 7, 7]  # type: ignore[arg-type]
+    assert [list(pack) for pack in divide(range(3), most=8)] == [[0, 1, 2]]  # type: ignore[arg-type]
+
+
+def test_a_large_graph_gets_a_small_pack(graph):
+    settings = APGCNSettings()
+    assert pack_size(graph, settings, "cpu") == 8
+    huge = replace(graph, features=np.zeros((60, 3_000_000), np.float32))
+    assert bytes_per_run(huge, settings) > 2**32
+    assert pack_size(huge, settings, "cpu") == 1
+
+
+def test_max_epochs_end_a_run(graph):
+    (result,) = train_pack(graph, runs_of(graph, 1), ALL_DROPOUT, TrainingSettings(max_epochs=3))
+    assert result.epochs == 3
+
+
+def test_benchmark_runs_are_the_splits_first_then_the_next_initialisation(cora):
+    runs = benchmark_runs(cora, 45, seed=7)
+    assert [run.initialisation for run in runs] == [7] * 20 + [8] * 20 + [9] * 5
+    assert runs[0].split is runs[20].split is runs[40].split
+    assert len({run.noise_seed for run in runs}) == 45
+    with pytest.raises(InvalidInput, match="runs must be >= 1, got 0"):
+        benchmark_runs(cora, 0)
