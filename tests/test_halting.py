@@ -25,10 +25,7 @@ def brute_force(neighbours, z0, Q, q, *, max_steps, epsilon):
     z = [list(z0)]
     for _ in range(max_steps):
         z.append(
-            [
-                sum(z[-1][j] / (degree[i] * degree[j]) ** 0.5 for j in [i, *heard])
-                for i, heard in enumerate(neighbours)
-            ]
+            [sum(z[-1][j] / (degree[i] * degree[j]) ** 0.5 for j in [i, *heard]) for i, heard in enumerate(neighbours)]
         )
     answers = []
     for i in range(len(neighbours)):
@@ -63,9 +60,7 @@ def propagation_of(Q, q, *, max_steps, epsilon) -> AdaptivePropagation:
 @pytest.mark.parametrize("case", WORKED)
 def test_cases_worked_without_this_library(case):
     Q, q, z0 = (torch.tensor(case[name], dtype=torch.float64) for name in ("Q", "q", "z0"))
-    h, p, output, remainder = (
-        torch.tensor(case[name], dtype=torch.float64) for name in ("h", "p", "output", "remainder")
-    )
+    h, output, remainder = (torch.tensor(case[name], dtype=torch.float64) for name in ("h", "output", "remainder"))
     steps = halting.stopping_times(h, epsilon=case["epsilon"])
     assert steps.tolist() == case["steps"]
     torch.testing.assert_close(halting.remainders(h, steps), remainder)

@@ -1,4 +1,4 @@
-"""What does the benchmark do to a graph before anyone trains on it? It makes it undirected, unweighted and connected."""
+"""What does the benchmark do to a graph before anyone trains on it? Undirected, unweighted, connected, normalised."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Which device does a name mean, and is it here?"""
+"""Which device does a name mean, is it here, and what is it?"""
 
 from __future__ import annotations
 
+import platform
 import re
+from pathlib import Path
 
 import torch
 
@@ -19,3 +21,14 @@ def resolve(name: str) -> torch.device:
             f"device {name} needs a CUDA GPU, but PyTorch sees {torch.cuda.device_count()} here; try cpu."
         )
     return device
+
+
+def hardware(device: torch.device) -> str:
+    """The model of the GPU or processor, as it calls itself."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

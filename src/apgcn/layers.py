@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from apgcn.noise import Noise
 from apgcn.sparse import SparseMatrix
 
-Values = TypeVar("Values", Tensor, SparseMatrix)
+Values = TypeVar("Values", bound=Tensor | SparseMatrix)
 
 
 def dropout(x: Values, rate: float, noise: Noise | None) -> Values:
@@ -23,9 +23,9 @@ def dropout(x: Values, rate: float, noise: Noise | None) -> Values:
     if noise is None or rate == 0:
         return x
     if isinstance(x, SparseMatrix):
-        return SparseMatrix(x.pattern, x.values * noise.keep(x.pattern.entries, rate=rate).to(x.values))
+        return SparseMatrix(x.pattern, x.values * noise.keep(x.pattern.entries, rate=rate).to(x.values))  # type: ignore[return-value]
     shape = x.shape if x.ndim == 2 else x.shape[1:]  # (nodes, channels), shared or per run
-    return x * noise.keep(*shape, rate=rate).to(x)
+    return x * noise.keep(*shape, rate=rate).to(x)  # type: ignore[return-value]
 
 
 class Linear(nn.Module):

@@ -19,13 +19,17 @@ from apgcn.errors import InvalidInput
 VISIBLE_SEED = 4143496719
 
 TEST_SEEDS = (
-    2144199730, 794209841, 2985733717, 2282690970, 1901557222, 2009332812, 2266730407, 635625077, 3538425002, 960893189,
-    497096336, 3940842554, 3594628340, 948012117, 3305901371, 3644534211, 2297033685, 4092258879, 2590091101, 1694925034,
+    2144199730, 794209841, 2985733717, 2282690970, 1901557222,
+    2009332812, 2266730407, 635625077, 3538425002, 960893189,
+    497096336, 3940842554, 3594628340, 948012117, 3305901371,
+    3644534211, 2297033685, 4092258879, 2590091101, 1694925034,
 )  # fmt: skip
 
 VALIDATION_SEEDS = (
-    2413340114, 3258769933, 1789234713, 2222151463, 2813247115, 1920426428, 4272044734, 2092442742, 841404887, 2188879532,
-    646784207, 1633698412, 2256863076, 374355442, 289680769, 4281139389, 4263036964, 900418539, 119332950, 1628837138,
+    2413340114, 3258769933, 1789234713, 2222151463, 2813247115,
+    1920426428, 4272044734, 2092442742, 841404887, 2188879532,
+    646784207, 1633698412, 2256863076, 374355442, 289680769,
+    4281139389, 4263036964, 900418539, 119332950, 1628837138,
 )  # fmt: skip
 
 
@@ -55,7 +59,7 @@ def split_for_test(labels, seed: int, *, visible: int = 1500, per_class: int = 2
 
 
 def split_for_validation(labels, seed: int, *, visible: int = 1500, per_class: int = 20, stopping: int = 500) -> Split:
-    """The split for choosing settings: the same draws, judged on the rest of the visible set; the test set stays empty."""
+    """The split for choosing settings: the same draws, judged on the rest of the visible set; no test set."""
     return _draw(np.asarray(labels), seed, visible=visible, per_class=per_class, stopping=stopping, reveal_test=False)
 
 
@@ -85,7 +89,9 @@ def _without(nodes: np.ndarray, excluded: np.ndarray) -> np.ndarray:
 
 def _check_sizes(labels: np.ndarray, *, visible: int, per_class: int, stopping: int) -> None:
     if len(labels) == 0 or labels.min() < 0:
-        raise InvalidInput("the benchmark splits need a label for every node; -1 came; draw a split of your own instead.")
+        raise InvalidInput(
+            "the benchmark splits need a label for every node; -1 came; draw a split of your own instead."
+        )
     for name, value in (("visible", visible), ("per_class", per_class), ("stopping", stopping)):
         if value < 1:
             raise InvalidInput(f"{name} must be >= 1, got {value}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
@@ -74,11 +75,11 @@ class GraphTensors:
     ) -> GraphTensors:
         """Lay a graph on a device."""
         features: SparseMatrix | Tensor
-        if sparse.issparse(graph.features):
+        if isinstance(graph.features, np.ndarray):
+            features = torch.as_tensor(graph.features.copy(), device=device, dtype=dtype)
+        else:
             values = torch.as_tensor(graph.features.data.copy(), device=device, dtype=dtype)
             features = SparseMatrix(Pattern(graph.features, device=device), values)
-        else:
-            features = torch.as_tensor(graph.features.copy(), device=device, dtype=dtype)
         return cls(
             features=features,
             adjacency=Adjacency(graph.adjacency, device=device, dtype=dtype),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from apgcn.cli.datasets import datasets
 from apgcn.cli.train import train
 from apgcn.errors import ApgcnError
 
+INTERRUPTED = 130
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's, wherever this typer keeps its click
 
 app = typer.Typer(
@@ -43,19 +45,23 @@ def _options(
 
 def main() -> None:
     """Run the command and leave with its exit status."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # asked to end: clean up as after Ctrl-C
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
     """Run the command with these arguments; returns the exit status."""
     try:
-        return app(arguments, prog_name="apgcn", standalone_mode=False) or 0
+        status = app(arguments, prog_name="apgcn", standalone_mode=False) or 0
+        if status == INTERRUPTED:  # some versions of typer turn Ctrl-C into this
+            raise KeyboardInterrupt
+        return status
     except ApgcnError as error:
         return _complain(str(error), error.exit_status)
     except UsageError as error:
         return _complain(error.format_message(), 2)  # type: ignore[attr-defined]
     except (KeyboardInterrupt, typer.Abort):
-        return _complain("interrupted; nothing was written.", 130)
+        return _complain("interrupted; nothing was written.", INTERRUPTED)
     except BrokenPipeError:  # the reader of our output has left
         sys.stderr.close()
         return 0

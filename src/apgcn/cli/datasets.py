@@ -18,9 +18,7 @@ def datasets(
     from apgcn.datasets.catalogue import CATALOGUE
     from apgcn.datasets.files import find
 
-    found = {
-        name: "embedded" if dataset.embedded else str(find(dataset) or "") for name, dataset in CATALOGUE.items()
-    }
+    found = {name: "embedded" if dataset.embedded else str(find(dataset) or "") for name, dataset in CATALOGUE.items()}
     if as_json:
         listed = [
             {**asdict(dataset), "file_name": dataset.file_name, "found": found[name] or None}

@@ -47,7 +47,7 @@ def train(
         with show.progress_bar(len(planned), label=f"AP-GCN on {described.title}") as report:
             results = train_runs(graph, planned, model, training, device=place, progress=report)
         seconds = time.perf_counter() - started
-        summary = summarize(results, model, training, device=str(place), seconds=seconds)
+        summary = summarize(results, model, training, device=place, seconds=seconds)
         if folder:
             save(folder, results, summary)
     if as_json:

@@ -16,8 +16,14 @@ PUBMED = "Namata et al., Query-driven Active Surveying for Collective Classifica
 PITFALLS = "Shchur et al., Pitfalls of Graph Neural Network Evaluation, 2018"
 LINQS = "Sen et al., Collective Classification in Network Data, AI Magazine 2008"
 
-TEXT_SETTINGS = {"l2": 0.008}
-AMAZON_SETTINGS = {"l2": 0.0, "penalty": 0.05, "seed_dropout": 0.5, "update_dropout": 0.5, "watch": "training"}
+TEXT_SETTINGS: Mapping[str, float | str] = {"l2": 0.008}
+AMAZON_SETTINGS: Mapping[str, float | str] = {
+    "l2": 0.0,
+    "penalty": 0.05,
+    "seed_dropout": 0.5,
+    "update_dropout": 0.5,
+    "watch": "training",
+}
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,7 @@ class Dataset:
     """One line of the catalogue.
 
     `nodes` and `edges` count the graph after cleaning, every undirected edge once, as in the paper's Table I.
-    `paper` holds what the paper (for Amazon: its script) sets differently from the defaults, by the name of the setting.
+    `paper` holds what the paper (for Amazon: its script) sets for this graph, by the name of the setting.
     """
 
     name: str

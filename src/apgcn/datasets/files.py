@@ -78,5 +78,7 @@ def _pooch():
     try:
         import pooch
     except ImportError as error:
-        raise MissingPackage('downloading benchmark files needs pooch: pip install pooch, or set APGCN_DATA.') from error
+        raise MissingPackage(
+            "downloading benchmark files needs pooch: pip install pooch, or set APGCN_DATA."
+        ) from error
     return pooch

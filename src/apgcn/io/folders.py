@@ -32,7 +32,9 @@ def new_folder(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.partial-", dir=path.parent))
     except OSError as error:
-        raise InvalidInput(f"--out must be writable, but {path} is not ({error.strerror}); name another folder.") from error
+        raise InvalidInput(
+            f"--out must be writable, but {path} is not ({error.strerror}); name another folder."
+        ) from error
     try:
         yield partial
         partial.chmod(0o777 & ~_umask())

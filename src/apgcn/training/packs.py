@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import torch
 
@@ -60,7 +61,7 @@ def divide(runs: Sequence[Run], *, most: int) -> list[Sequence[Run]]:
     """The runs in order, in as few packs as possible, of nearly equal size."""
     packs = -(-len(runs) // most)
     bounds = [len(runs) * number // packs for number in range(packs + 1)] if packs else [0]
-    return [runs[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+    return [runs[start:end] for start, end in pairwise(bounds)]
 
 
 def pack_size(graph: Graph, model: APGCNSettings, device: torch.device | str) -> int:
@@ -82,8 +83,6 @@ def bytes_per_run(graph: Graph, model: APGCNSettings) -> int:
     return 4 * floats
 
 
-def _among(
-    progress: Callable[[Progress], None], *, done: int, all_runs: int, pack: int
-) -> Callable[[Progress], None]:
+def _among(progress: Callable[[Progress], None], *, done: int, all_runs: int, pack: int) -> Callable[[Progress], None]:
     """A pack's progress as that of all runs."""
     return lambda at: progress(Progress(at.epoch, done + at.done, (done + pack * at.share) / all_runs))

@@ -13,6 +13,7 @@ import scipy
 import torch
 
 import apgcn
+from apgcn.devices import hardware
 from apgcn.models.apgcn import APGCNSettings
 from apgcn.statistics import bootstrap_half_width
 from apgcn.training.result import RunResult
@@ -24,7 +25,7 @@ def summarize(
     model: APGCNSettings,
     training: TrainingSettings,
     *,
-    device: str,
+    device: torch.device,
     seconds: float,
 ) -> dict[str, Any]:
     """Means, spreads and everything needed to trust them, as plain JSON values.
@@ -45,8 +46,9 @@ def summarize(
         "steps_histogram": np.bincount(steps, minlength=model.max_steps + 1)[1:].tolist(),
         "epochs_mean": float(np.mean([result.epochs for result in results])),
         "seconds": seconds,
-        "device": device,
-        "threads": torch.get_num_threads() if device == "cpu" else None,
+        "device": str(device),
+        "hardware": hardware(device),
+        "threads": torch.get_num_threads() if device.type == "cpu" else None,
         "settings": {**asdict(model), **asdict(training)},
         "versions": versions(),
         "each_run": [_line(result) for result in results],

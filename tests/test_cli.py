@@ -1,0 +1,189 @@
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from apgcn.cli import run
+from apgcn.cli.show import duration, histogram
+
+QUICK = ("train", "cora", "--max-steps", "2")
+
+
+@pytest.fixture(autouse=True)
+def few_epochs(monkeypatch):
+    """Three epochs instead of a thousand: the command is tested here, not the training."""
+    from apgcn.training import packs
+
+    whole = packs.train
+    monkeypatch.setattr(
+        packs,
+        "train",
+        lambda graph, runs, model, training, **rest: whole(graph, runs, model, replace(training, max_epochs=3), **rest),
+    )
+
+
+def test_json_is_one_object_and_nothing_else(capsys):
+    assert run([*QUICK, "--runs", "2", "--penalty", "0.07", "--seed", "5", "--json"]) == 0
+    printed = capsys.readouterr()
+    summary = json.loads(printed.out)
+    assert printed.out.count("\n") == 1
+    assert (summary["dataset"], summary["model"], summary["runs"]) == ("cora", "apgcn", 2)
+    assert summary["settings"]["penalty"] == 0.07
+    assert [line["initialisation"] for line in summary["each_run"]] == [5, 5]
+    assert len(summary["steps_histogram"]) == summary["settings"]["max_steps"] == 2
+    assert sum(summary["steps_histogram"]) == 2 * 2485
+    mean = np.mean([line["test_accuracy"] for line in summary["each_run"]])
+    assert summary["accuracy_mean"] == pytest.approx(mean)
+    spread = np.ptp([line["test_accuracy"] for line in summary["each_run"]])
+    assert summary["accuracy_interval"] == pytest.approx(spread / 2)  # of two values the bootstrap reaches both
+    assert summary["epochs_mean"] == 3
+    assert summary["seconds"] > 0
+
+
+def test_a_person_sees_accuracy_steps_time_and_what_to_type_next(capsys):
+    assert run([*QUICK]) == 0
+    shown = capsys.readouterr().out
+    for part in ("accuracy on test nodes", "steps K", "K =  2 |", "time", "what to type next", "--penalty 0.05"):
+        assert part in shown
+    assert "±" not in shown  # one run has no interval
+
+
+def test_out_holds_everything(tmp_path, capsys):
+    folder = tmp_path / "deep" / "result"
+    assert run([*QUICK, "--runs", "2", "--out", str(folder), "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert json.loads((folder / "summary.json").read_text()) == summary
+    assert sorted(os.listdir(folder)) == ["history.csv", "nodes.npz", "summary.json", "weights.safetensors"]
+    assert os.listdir(folder.parent) == ["result"]
+    with np.load(folder / "nodes.npz", allow_pickle=False) as nodes:
+        assert nodes["logits"].shape == (2, 2485, 7)
+        assert nodes["steps"].shape == nodes["remainder"].shape == (2, 2485)
+        assert nodes["steps"].mean() == pytest.approx(summary["steps_mean"])
+    with safe_open(folder / "weights.safetensors", "np") as weights:
+        assert weights.get_tensor("first.weight").shape == (2, 1433, 64)
+    lines = list(csv.DictReader((folder / "history.csv").read_text().splitlines()))
+    assert [(line["run"], line["epoch"]) for line in lines] == [(str(r), str(e)) for r in (0, 1) for e in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["train", "cora_mk"], "unknown dataset 'cora_mk'; did you mean 'cora_ml'?"),
+        (["train", "--runs", "0"], "runs must be >= 1, got 0."),
+        (["train", "--penalty", "-1"], "penalty must be >= 0, got -1.0."),
+        (["train", "--max-steps", "0"], "max_steps must be >= 1, got 0."),
+        (["train", "--device", "gpu"], "device must be cpu, cuda or cuda:N, got 'gpu'."),
+        (["train", "--device", "cuda:99"], "device cuda:99 needs a CUDA GPU"),
+        (["train", "--runs", "many"], "--runs"),
+        (["train", "--colour", "red"], "--colour"),
+        (["frain"], "frain"),
+    ],
+)
+def test_a_mistake_costs_one_sentence_and_exit_status_2(capsys, arguments, sentence):
+    assert run(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert sentence in printed.err
+    assert printed.err.startswith("apgcn: ")
+    assert printed.err.count("\n") == 1
+
+
+def test_mistakes_about_files_name_them(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("APGCN_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for variable in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:9")  # no network
+    assert run(["train", "citeseer"]) == 2
+    complaint = capsys.readouterr().err
+    for part in ("citeseer.npz", str(tmp_path / "data"), "https://"):
+        assert part in complaint
+    assert complaint.count("\n") == 1
+
+    (tmp_path / "data").mkdir(exist_ok=True)
+    (tmp_path / "data" / "citeseer.npz").write_bytes(b"something else")
+    assert run(["train", "citeseer"]) == 2
+    assert "must have SHA-256" in capsys.readouterr().err
+    assert (tmp_path / "data" / "citeseer.npz").read_bytes() == b"something else"
+
+
+def test_out_is_refused_before_training(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("apgcn.training.packs.train", lambda *_, **__: pytest.fail("trained first"))
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    for target, part in [("file", "is a file"), ("full", "has files in it"), ("file/below", "must be writable")]:
+        assert run([*QUICK, "--out", str(tmp_path / target)]) == 2
+        printed = capsys.readouterr()
+        assert part in printed.err
+        assert printed.err.count("\n") == 1
+    assert (tmp_path / "file").read_text() == "mine"
+    assert sorted(os.listdir(tmp_path)) == ["file", "full"]
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_training_leaves_nothing_behind(tmp_path, sent):
+    command = [sys.executable, "-m", "apgcn", "train", "cora", "--runs", "100", "--out", str(tmp_path / "result")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert list(tmp_path.iterdir()), "the folder is prepared before training"
+    time.sleep(1)
+    process.send_signal(sent)
+    _, complaint = process.communicate(timeout=60)
+    # Python itself dies of SIGINT, which a shell shows as 130 too, if the signal met it inside an exec()
+    assert process.returncode in (130, -signal.SIGINT)
+    assert "interrupted; nothing was written." in complaint
+    assert "Traceback" not in complaint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_datasets_are_listed_for_people_and_programs(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("APGCN_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "pubmed.npz").write_bytes(b"")
+    assert run(["datasets"]) == 0
+    shown = capsys.readouterr().out
+    for part in ("cora_ml", "81,894", "embedded", str(tmp_path / "pubmed.npz"), "comes from https://", "Shchur"):
+        assert part in shown
+    assert run(["datasets", "--json"]) == 0
+    listed = {line["name"]: line for line in json.loads(capsys.readouterr().out)["datasets"]}
+    assert listed["pubmed"]["found"] == str(tmp_path / "pubmed.npz")
+    assert listed["citeseer"]["found"] is None
+    assert listed["amazon_photo"]["paper"]["watch"] == "training"
+
+
+def test_the_papers_settings_are_used_for_each_graph():
+    from apgcn.cli.train import settings_for
+    from apgcn.datasets import describe
+
+    model, training = settings_for(describe("amazon_computers").paper)
+    assert (model.penalty, model.seed_dropout, model.update_dropout) == (0.05, 0.5, 0.5)
+    assert (training.l2, training.watch) == (0.0, "training")
+    model, training = settings_for(describe("cora_ml").paper, penalty=0.2)
+    assert (model.penalty, model.seed_dropout, training.l2, training.watch) == (0.2, 0.0, 0.008, "stopping")
+
+
+def test_help_and_version(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("apgcn 0.")
+    assert run(["train", "--help"]) == 0
+    assert "--penalty" in capsys.readouterr().out
+
+
+def test_bars_are_as_long_as_their_share():
+    lines = histogram([1, 4, 0])
+    assert [line.count("█") for line in lines] == [10, 40, 0]
+    assert [line.split()[-2] for line in lines] == ["20.0", "80.0", "0.0"]
+
+
+def test_durations_carry_over():
+    assert [duration(seconds) for seconds in (59.96, 119.7, 7199.8)] == ["60.0 s", "2 min 0 s", "2 h 0 min"]
