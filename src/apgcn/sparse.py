@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -127,17 +128,16 @@ class _Blocks:
         copies = len(values)
         if copies > self._copies:
             self._lay(copies)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-            return torch.sparse_csr_tensor(
-                self._pointers[: copies * self.rows + 1],
-                self._columns[: copies * self.entries],
-                values.reshape(-1),
-                size=(copies * self.rows, copies * self.width),
-                check_invariants=False,
-            )
+        return torch.sparse_csr_tensor(
+            self._pointers[: copies * self.rows + 1],
+            self._columns[: copies * self.entries],
+            values.reshape(-1),
+            size=(copies * self.rows, copies * self.width),
+            check_invariants=False,
+        )
 
     def _lay(self, copies: int) -> None:
+        _hear_the_warnings()
         pointers, columns = self._one
         number = torch.arange(copies, device=columns.device)[:, None]
         fits = max(copies * self.entries, copies * self.width) < 2**31
@@ -147,3 +147,11 @@ class _Blocks:
         self._pointers = torch.cat([starts, end]).to(dtype)
         self._columns = (number * self.width + columns).view(-1).to(dtype)
         self._copies = copies
+
+
+@cache
+def _hear_the_warnings() -> None:
+    """PyTorch says once per process that CSR tensors are young and unchecked; that is known here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
+        torch.sparse_csr_tensor([0, 1], [0], [1.0], size=(1, 1), check_invariants=False)
