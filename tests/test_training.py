@@ -10,7 +10,7 @@ from apgcn.errors import InvalidInput
 from apgcn.noise import Noise
 from apgcn.tensors import GraphTensors
 from apgcn.training.loop import Pack, train_pack
-from apgcn.training.packs import bytes_per_run, divide, pack_size
+from apgcn.training.packs import divide, pack_size
 
 ALL_DROPOUT = APGCNSettings(hidden=16, seed_dropout=0.5, update_dropout=0.5)
 SHORT = TrainingSettings(patience=8, max_epochs=60)
@@ -185,7 +185,7 @@ def test_a_large_graph_gets_a_small_pack(graph):
     settings = APGCNSettings()
     assert pack_size(graph, settings, "cpu") == 8
     huge = replace(graph, features=np.zeros((60, 3_000_000), np.float32))
-    assert bytes_per_run(huge, settings) > 2**32
+    assert settings.floats_per_run(huge) > 2**30
     assert pack_size(huge, settings, "cpu") == 1
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from apgcn.errors import InvalidInput
+from apgcn.graph import Graph
 from apgcn.layers import Linear, dropout
 from apgcn.noise import Noise
 from apgcn.operators import NormalizedAdjacency
@@ -24,6 +27,8 @@ class APGCNSettings:
     halting unit learns; `seed_dropout` and `update_dropout` are two dropouts of the authors' script, see
     docs/paper_vs_code.md.
     """
+
+    name: ClassVar[str] = "apgcn"
 
     hidden: int = 64
     dropout: float = 0.5
@@ -48,6 +53,18 @@ class APGCNSettings:
     def build(self, graph: GraphTensors, noise: Noise) -> APGCN:
         """A pack of networks for a graph, one per run of the noise."""
         return APGCN(self, features=graph.num_features, classes=graph.classes, noise=noise)
+
+    def floats_per_run(self, graph: Graph) -> int:
+        """About how many numbers one run of a pack keeps in memory while it trains.
+
+        The factors count the copies that dropout, the backward pass and Adam make.
+        """
+        stored = graph.num_nodes * graph.num_features if isinstance(graph.features, np.ndarray) else graph.features.nnz
+        hidden = graph.num_nodes * self.hidden
+        states = (self.max_steps + 1) * graph.num_nodes * graph.num_classes
+        messages = self.max_steps * (graph.num_edges + graph.num_nodes)
+        weights = graph.num_features * self.hidden
+        return 8 * stored + 6 * hidden + 8 * states + 8 * messages + 8 * weights
 
 
 class APGCN(nn.Module):

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from apgcn.graph import Graph
-from apgcn.models.apgcn import APGCN, APGCNSettings
+from apgcn.models.apgcn import APGCNSettings
+from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
 from apgcn.tensors import GraphTensors
 from apgcn.training.objective import Nodes, objective
@@ -40,7 +41,7 @@ class Evaluation(NamedTuple):
 def train_pack(
     graph: Graph | GraphTensors,
     runs: Sequence[Run],
-    model: APGCNSettings = APGCNSettings(),
+    model: ModelSettings = APGCNSettings(),
     training: TrainingSettings = TrainingSettings(),
     *,
     device: torch.device | str = "cpu",
@@ -63,11 +64,11 @@ class Pack:
     keeps a copy of its weights; each run that has lost its patience leaves.
     """
 
-    def __init__(self, graph: GraphTensors, runs: Sequence[Run], model: APGCNSettings, training: TrainingSettings):
+    def __init__(self, graph: GraphTensors, runs: Sequence[Run], model: ModelSettings, training: TrainingSettings):
         self.graph, self.runs, self.settings = graph, list(runs), training
         device = graph.labels.device
         self.noise = Noise([run.noise_seed for run in runs], device=device)
-        self.model: APGCN = model.build(graph, self.noise)
+        self.model: Network = model.build(graph, self.noise)
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=training.learning_rate, fused=True)
         self.stopping = EarlyStopping(len(runs), patience=training.patience, device=device)
         self.train = Nodes.of([run.split.train for run in runs], graph.labels, what="training")

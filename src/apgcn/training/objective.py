@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from apgcn.errors import InvalidInput
-from apgcn.models.apgcn import APGCN
+from apgcn.models.network import Network
 from apgcn.propagation import Propagated
 
 
@@ -59,7 +59,7 @@ class Nodes:
         return torch.gather(logits, 1, self.index[..., None].expand(-1, -1, logits.shape[-1]))
 
 
-def objective(model: APGCN, outcome: Propagated, train: Nodes, *, l2: float) -> Tensor:
+def objective(model: Network, outcome: Propagated, train: Nodes, *, l2: float) -> Tensor:
     """What is minimised, one value per run:
 
     cross-entropy + l2/2 * |W|^2 + penalty * mean(K + R), the means over training nodes.

@@ -9,6 +9,7 @@ import torch
 
 from apgcn.graph import Graph
 from apgcn.models.apgcn import APGCNSettings
+from apgcn.models.network import ModelSettings
 from apgcn.tensors import GraphTensors
 from apgcn.training.loop import Progress, train_pack
 from apgcn.training.result import RunResult
@@ -23,7 +24,7 @@ CUDA_SHARE = 0.6  # of the free memory
 def train(
     graph: Graph,
     runs: Sequence[Run],
-    model: APGCNSettings = APGCNSettings(),
+    model: ModelSettings = APGCNSettings(),
     training: TrainingSettings = TrainingSettings(),
     *,
     device: torch.device | str = "cpu",
@@ -64,23 +65,14 @@ def divide(runs: Sequence[Run], *, most: int) -> list[Sequence[Run]]:
     return [runs[start:end] for start, end in pairwise(bounds)]
 
 
-def pack_size(graph: Graph, model: APGCNSettings, device: torch.device | str) -> int:
+def pack_size(graph: Graph, model: ModelSettings, device: torch.device | str) -> int:
     """How many runs of this graph go into a pack on this device."""
+    bytes_per_run = 4 * model.floats_per_run(graph)
     device = torch.device(device)
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        return max(1, int(CUDA_SHARE * free) // bytes_per_run(graph, model))
-    return max(1, min(MOST_ON_CPU, CPU_BYTES // bytes_per_run(graph, model)))
-
-
-def bytes_per_run(graph: Graph, model: APGCNSettings) -> int:
-    """About how much memory one run of a pack takes while it trains."""
-    stored = getattr(graph.features, "nnz", None) or graph.num_nodes * graph.num_features
-    edges = graph.num_edges + graph.num_nodes
-    states = graph.num_nodes * graph.num_classes * (model.max_steps + 1)
-    weights = graph.num_features * model.hidden
-    floats = 8 * stored + 6 * graph.num_nodes * model.hidden + 8 * states + 8 * model.max_steps * edges + 8 * weights
-    return 4 * floats
+        return max(1, int(CUDA_SHARE * free) // bytes_per_run)
+    return max(1, min(MOST_ON_CPU, CPU_BYTES // bytes_per_run))
 
 
 def _among(progress: Callable[[Progress], None], *, done: int, all_runs: int, pack: int) -> Callable[[Progress], None]:

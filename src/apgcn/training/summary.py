@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import torch
 
 import apgcn
 from apgcn.devices import hardware
-from apgcn.models.apgcn import APGCNSettings
+from apgcn.models.network import ModelSettings
 from apgcn.statistics import bootstrap_half_width
 from apgcn.training.result import RunResult
 from apgcn.training.settings import TrainingSettings
@@ -22,7 +21,7 @@ from apgcn.training.settings import TrainingSettings
 
 def summarize(
     results: Sequence[RunResult],
-    model: APGCNSettings,
+    model: ModelSettings,
     training: TrainingSettings,
     *,
     device: torch.device,
@@ -37,7 +36,7 @@ def summarize(
     steps = np.concatenate([result.steps for result in results])
     return {
         "dataset": results[0].run.dataset,
-        "model": "apgcn",
+        "model": model.name,
         "runs": len(results),
         "accuracy_mean": float(np.mean(accuracies)),
         "accuracy_interval": bootstrap_half_width(accuracies),
@@ -49,7 +48,7 @@ def summarize(
         "device": str(device),
         "hardware": hardware(device),
         "threads": torch.get_num_threads() if device.type == "cpu" else None,
-        "settings": {**asdict(model), **asdict(training)},
+        "settings": {**vars(model), **vars(training)},
         "versions": versions(),
         "each_run": [_line(result) for result in results],
     }

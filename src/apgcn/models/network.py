@@ -1,0 +1,59 @@
+"""What must a network offer to be trained here? Any class with these methods is one; none needs to inherit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from apgcn.graph import Graph
+from apgcn.noise import Noise
+from apgcn.propagation import Propagated
+from apgcn.tensors import GraphTensors
+
+
+class Network(Protocol):
+    """A pack of networks: a `torch.nn.Module` whose parameters all have a leading run axis."""
+
+    def __call__(self, graph: GraphTensors, noise: Noise | None = None) -> Propagated:
+        """Logits, steps and remainders of all nodes. With noise this is training, without it evaluation."""
+        ...
+
+    def penalties(self, outcome: Propagated, nodes: Tensor) -> Tensor:
+        """What the objective adds for some nodes (runs, m), one value per run."""
+        ...
+
+    def decayed(self) -> Iterable[Tensor]:
+        """The weights that l2 regularisation shrinks."""
+        ...
+
+    def learns(self, parameter: nn.Parameter, epoch: int) -> bool:
+        """Whether a parameter moves on an epoch, counted from 1."""
+        ...
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
+
+
+class ModelSettings(Protocol):
+    """What can be chosen about a network: a frozen dataclass that can build it."""
+
+    @property
+    def name(self) -> str:
+        """What users call the model."""
+        ...
+
+    @property
+    def max_steps(self) -> int:
+        """The most steps that a node can listen."""
+        ...
+
+    def build(self, graph: GraphTensors, noise: Noise) -> Network:
+        """A pack of networks for a graph, one per run of the noise, with initial weights drawn from it."""
+        ...
+
+    def floats_per_run(self, graph: Graph) -> int:
+        """About how many numbers one run of a pack keeps in memory while it trains."""
+        ...

@@ -1,0 +1,50 @@
+"""README and docs: what they show runs, what they claim is on record, what they link to exists."""
+
+import re
+import runpy
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")])
+
+
+def test_the_readmes_python_runs(monkeypatch, capsys):
+    from apgcn.training import packs
+
+    whole = packs.train_pack
+    monkeypatch.setattr(
+        packs,
+        "train_pack",
+        lambda graph, runs, model, training, **rest: whole(graph, runs, model, replace(training, max_epochs=4), **rest),
+    )
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    exec(compile(code, "README.md", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 4
+    assert printed[0].startswith("accuracy 0.")
+    assert printed[2] == "(2485, 7)"
+
+
+def test_the_tables_are_what_the_records_give():
+    script = runpy.run_path(str(ROOT / "scripts" / "results"))
+    for page in script["PAGES"]:
+        assert page.read_text() == script["renewed"](page.read_text()), f"{page.name}: run scripts/results --write"
+        assert "± " in page.read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_the_version_is_the_same_everywhere():
+    from apgcn import __version__
+
+    assert f'version = "{__version__}"' in (ROOT / "pyproject.toml").read_text()
+    assert f"version: {__version__}" in (ROOT / "CITATION.cff").read_text()
+    assert __version__ in (ROOT / "CHANGELOG.md").read_text()
