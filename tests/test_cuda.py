@@ -49,3 +49,13 @@ def test_runs_leave_a_pack_on_the_gpu(cora):
     results = train_pack(cora, benchmark_runs(cora, 6), ALL_DROPOUT, short, device="cuda")
     assert len(results) == 6
     assert all(result.best_epoch >= 1 for result in results)
+
+
+def test_the_memory_estimate_is_of_the_right_size(cora):
+    """Against what was really allocated: not below, and within a factor of four."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    train_pack(cora, benchmark_runs(cora, 40), ALL_DROPOUT, TrainingSettings(max_epochs=3), device="cuda")
+    peak = torch.cuda.max_memory_allocated()
+    estimate = 40 * 4 * ALL_DROPOUT.floats_per_run(cora)
+    assert peak < estimate < 4 * peak

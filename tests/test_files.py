@@ -5,6 +5,7 @@ import threading
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -97,6 +98,11 @@ def test_without_network_the_file_the_folder_and_the_address_are_named(data):
     for part in ("g.npz", str(data), "http://127.0.0.1:9/g.npz", "APGCN_DATA"):
         assert part in str(caught.value)
     assert not list(data.glob("*"))
+
+
+def test_the_embedded_file_is_the_one_in_the_catalogue():
+    content = resources.files("apgcn.datasets").joinpath("cora.npz").read_bytes()
+    assert hashlib.sha256(content).hexdigest() == describe("cora").sha256
 
 
 def test_an_unknown_name_gets_the_nearest_one():

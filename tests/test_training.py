@@ -181,12 +181,15 @@ def test_packs_are_few_and_nearly_equal():
     assert [list(pack) for pack in divide(range(3), most=8)] == [[0, 1, 2]]  # type: ignore[arg-type]
 
 
-def test_a_large_graph_gets_a_small_pack(graph):
+def test_a_large_graph_gets_a_small_pack_and_one_that_cannot_fit_is_refused(graph, monkeypatch):
     settings = APGCNSettings()
-    assert pack_size(graph, settings, "cpu") == 8
-    huge = replace(graph, features=np.zeros((60, 3_000_000), np.float32))
-    assert settings.floats_per_run(huge) > 2**30
-    assert pack_size(huge, settings, "cpu") == 1
+    needed = 4 * settings.floats_per_run(graph)
+    for memory, size in [(1000 * needed, 8), (5 * needed, 3), (needed, 1)]:
+        monkeypatch.setattr("apgcn.training.packs.memory_of", lambda device, memory=memory: memory)
+        assert pack_size(graph, settings, "cpu") == size
+    monkeypatch.setattr("apgcn.training.packs.memory_of", lambda device: needed - 1)
+    with pytest.raises(InvalidInput, match="one run on random needs about"):
+        pack_size(graph, settings, "cpu")
 
 
 def test_max_epochs_end_a_run(graph):

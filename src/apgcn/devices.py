@@ -1,7 +1,8 @@
-"""Which device does a name mean, is it here, and what is it?"""
+"""Which device does a name mean, is it here, and what does it have?"""
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 from pathlib import Path
@@ -32,3 +33,10 @@ def hardware(device: torch.device) -> str:
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
+
+
+def memory_of(device: torch.device) -> int:
+    """Bytes of memory: what is free on a GPU, all there is beside a processor."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

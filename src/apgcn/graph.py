@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
@@ -39,22 +39,22 @@ class Graph:
     features: sparse.csr_matrix | np.ndarray
     labels: np.ndarray
     name: str = "graph"
-    class_names: tuple[str, ...] = field(default=())
+    class_names: tuple[str, ...] = ()
     node_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        set_field = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731  (frozen)
-        set_field("adjacency", _as_csr(self.adjacency, what="adjacency"))
-        if sparse.issparse(self.features):
-            set_field("features", _as_csr(self.features, what="features"))
-        else:
-            set_field("features", _as_dense(self.features))
-        set_field("labels", _as_labels(self.labels))
-        classes = int(self.labels.max(initial=-1)) + 1
-        names = tuple(str(name) for name in self.class_names)
-        set_field("class_names", names or tuple(str(number) for number in range(classes)))
-        if self.node_names is not None:
-            set_field("node_names", tuple(str(name) for name in self.node_names))
+        sparse_features = sparse.issparse(self.features)
+        labels = _as_labels(self.labels)
+        classes = int(labels.max(initial=-1)) + 1
+        settled = {
+            "adjacency": _as_csr(self.adjacency, what="adjacency"),
+            "features": _as_csr(self.features, what="features") if sparse_features else _as_dense(self.features),
+            "labels": labels,
+            "class_names": tuple(str(name) for name in (self.class_names or range(classes))),
+            "node_names": None if self.node_names is None else tuple(str(name) for name in self.node_names),
+        }
+        for name, value in settled.items():
+            object.__setattr__(self, name, value)  # frozen from here on
         self._check(classes)
 
     def _check(self, classes: int) -> None:

@@ -45,8 +45,8 @@ def trained(dataset: Any, split: Any, summary: Mapping[str, Any], *, out: Path |
         f"{dataset.features:,} features, {dataset.classes} classes"
     )
     console.print(
-        f"{_count(runs, 'run')}, each with {len(split.train)} training, {len(split.stopping)} stopping and "
-        f"{len(split.test):,} test nodes"
+        f"{'1 run' if runs == 1 else f'{runs} runs, each'} with {len(split.train)} training, "
+        f"{len(split.stopping)} stopping and {len(split.test):,} test nodes"
     )
     console.print()
     spread = "" if interval is None else f" ± {100 * interval:.2f} (95 % interval over {runs} runs)"
@@ -113,10 +113,12 @@ def catalogue(datasets: Mapping[str, Any], found: Mapping[str, str]) -> None:
 def _suggestions(summary: Mapping[str, Any]) -> list[str]:
     command, dataset = _command(), summary["dataset"]
     dearer = 10 * summary["settings"]["penalty"] or 0.005
-    lines = [f"{command} train {dataset} --penalty {dearer:g}    # a dearer step: nodes stop earlier"]
+    lines = {f"{command} train {dataset} --penalty {dearer:g}": "a dearer step: nodes stop earlier"}
     if summary["runs"] < 20:
-        lines.append(f"{command} train {dataset} --runs 20    # every test split once, with an interval")
-    return [*lines, f"{command} datasets    # other graphs"]
+        lines[f"{command} train {dataset} --runs 20"] = "every test split once, with an interval"
+    lines[f"{command} datasets"] = "other graphs"
+    width = max(map(len, lines))
+    return [f"{line:{width}}  # {why}" for line, why in lines.items()]
 
 
 def _command() -> str:
@@ -126,7 +128,3 @@ def _command() -> str:
     if called.name != "apgcn" or (on_path and os.path.samefile(on_path, called)):
         return "apgcn"
     return os.path.relpath(called)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

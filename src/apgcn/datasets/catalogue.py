@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from apgcn.errors import UnknownName
@@ -45,7 +45,7 @@ class Dataset:
     address: str = ""
     sha256: str = ""
     visible: int = 1500
-    embedded: bool = field(default=False)
+    embedded: bool = False
 
     @property
     def file_name(self) -> str:

@@ -7,6 +7,8 @@ from itertools import pairwise
 
 import torch
 
+from apgcn.devices import memory_of
+from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
 from apgcn.models.apgcn import APGCNSettings
 from apgcn.models.network import ModelSettings
@@ -17,8 +19,7 @@ from apgcn.training.runs import Run
 from apgcn.training.settings import TrainingSettings
 
 MOST_ON_CPU = 8  # beyond, the activations leave the processor's caches and nothing is gained
-CPU_BYTES = 4 * 2**30
-CUDA_SHARE = 0.6  # of the free memory
+SHARE = 0.6  # of the memory may be taken by a pack
 
 
 def train(
@@ -66,13 +67,22 @@ def divide(runs: Sequence[Run], *, most: int) -> list[Sequence[Run]]:
 
 
 def pack_size(graph: Graph, model: ModelSettings, device: torch.device | str) -> int:
-    """How many runs of this graph go into a pack on this device."""
+    """How many runs of this graph go into a pack on this device.
+
+    Raises
+    ------
+    InvalidInput
+        If not even one run fits into the memory there is.
+    """
     bytes_per_run = 4 * model.floats_per_run(graph)
-    device = torch.device(device)
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return max(1, int(CUDA_SHARE * free) // bytes_per_run)
-    return max(1, min(MOST_ON_CPU, CPU_BYTES // bytes_per_run))
+    memory = memory_of(torch.device(device))
+    if bytes_per_run > memory:
+        raise InvalidInput(
+            f"one run on {graph.name} needs about {bytes_per_run / 2**30:.1f} GiB of memory, but {device} has "
+            f"{memory / 2**30:.1f} GiB; make max_steps or hidden smaller, or use a larger machine."
+        )
+    fitting = max(1, int(SHARE * memory) // bytes_per_run)
+    return fitting if torch.device(device).type == "cuda" else min(fitting, MOST_ON_CPU)
 
 
 def _among(progress: Callable[[Progress], None], *, done: int, all_runs: int, pack: int) -> Callable[[Progress], None]:
