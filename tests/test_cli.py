@@ -83,6 +83,10 @@ def test_out_holds_everything(tmp_path, capsys):
         (["train", "--device", "gpu"], "device must be cpu, cuda or cuda:N, got 'gpu'."),
         (["train", "--device", "cuda:99"], "device cuda:99 needs a CUDA GPU"),
         (["train", "--runs", "many"], "--runs"),
+        (["train", "--set", "penlty=1"], "unknown setting 'penlty'; did you mean 'penalty'?"),
+        (["train", "--set", "hidden"], "--set must be NAME=VALUE, got 'hidden'."),
+        (["train", "--set", "hidden=2.5"], "hidden must be a whole number, got '2.5'."),
+        (["train", "--set", "watch=test"], "watch must be one of stopping, training, got 'test'."),
         (["train", "--colour", "red"], "--colour"),
         (["frain"], "frain"),
     ],
@@ -162,14 +166,21 @@ def test_datasets_are_listed_for_people_and_programs(capsys, monkeypatch, tmp_pa
 
 
 def test_the_papers_settings_are_used_for_each_graph():
-    from apgcn.cli.train import settings_for
+    from apgcn.cli.settings import settings_from
     from apgcn.datasets import describe
 
-    model, training = settings_for(describe("amazon_computers").paper)
+    model, training = settings_from(describe("amazon_computers").paper)
     assert (model.penalty, model.seed_dropout, model.update_dropout) == (0.05, 0.5, 0.5)
     assert (training.l2, training.watch) == (0.0, "training")
-    model, training = settings_for(describe("cora_ml").paper, penalty=0.2)
-    assert (model.penalty, model.seed_dropout, training.l2, training.watch) == (0.2, 0.0, 0.008, "stopping")
+    model, training = settings_from(describe("cora_ml").paper)
+    assert (model.penalty, model.seed_dropout, training.l2, training.watch) == (0.005, 0.0, 0.008, "stopping")
+
+
+def test_any_setting_can_be_set_and_overrides_the_papers(capsys):
+    assert run([*QUICK, "--set", "l2=0.5", "--set", "watch=training", "--set", "halting_every=2", "--json"]) == 0
+    settings = json.loads(capsys.readouterr().out)["settings"]
+    assert (settings["l2"], settings["watch"], settings["halting_every"]) == (0.5, "training", 2)
+    assert settings["penalty"] == 0.005
 
 
 def test_help_and_version(capsys):

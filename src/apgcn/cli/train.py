@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import time
 from contextlib import nullcontext
-from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from apgcn.cli import show
+from apgcn.cli.settings import parse_settings, settings_from
 
 
 def train(
@@ -19,6 +19,9 @@ def train(
     runs: Annotated[int, typer.Option(help="How many runs; 20 is every test split once, 100 the protocol.")] = 1,
     penalty: Annotated[float | None, typer.Option(help="Price of a step; default: the paper's for the graph.")] = None,
     max_steps: Annotated[int | None, typer.Option(help="T, the most steps a node may listen.")] = None,
+    chosen: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting; may be repeated.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Number of the first initialisation.")] = 0,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     out: Annotated[Path | None, typer.Option(help="New folder for weights, steps, histories and summary.")] = None,
@@ -37,7 +40,9 @@ def train(
     from apgcn.training.summary import summarize
 
     described = describe(dataset)
-    model, training = settings_for(described.paper, penalty=penalty, max_steps=max_steps)
+    typed = {"penalty": penalty, "max_steps": max_steps}
+    named = {name: value for name, value in typed.items() if value is not None}
+    model, training = settings_from({**described.paper, **named, **parse_settings(chosen or [])})
     place = resolve(device)
     torch.set_num_threads(1)  # small tensors: a second thread costs more than it brings
     with new_folder(out) if out else nullcontext() as folder:
@@ -54,16 +59,3 @@ def train(
         print(json.dumps(summary))
     else:
         show.trained(described, planned[0].split, summary, out=out)
-
-
-def settings_for(paper: Any, **overrides: Any) -> tuple[Any, Any]:
-    """The paper's settings for a graph, with what the user typed instead."""
-    from apgcn.models.apgcn import APGCNSettings
-    from apgcn.training.settings import TrainingSettings
-
-    chosen = {**paper, **{name: value for name, value in overrides.items() if value is not None}}
-    model, training = (
-        kind(**{field.name: chosen[field.name] for field in fields(kind) if field.name in chosen})
-        for kind in (APGCNSettings, TrainingSettings)
-    )
-    return model, training
