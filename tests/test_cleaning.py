@@ -10,7 +10,7 @@ from apgcn.datasets import CATALOGUE
 @pytest.mark.parametrize("name", [name for name in CATALOGUE if name != "cora"])
 def test_cleaning_gives_the_counts_of_table_1(benchmark_graph, name):
     graph, line = benchmark_graph(name), CATALOGUE[name]
-    assert (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes) == (
+    assert (graph.num_nodes, graph.num_directed_edges, graph.num_features, graph.num_classes) == (
         line.nodes,
         2 * line.edges,
         line.features,
@@ -20,7 +20,7 @@ def test_cleaning_gives_the_counts_of_table_1(benchmark_graph, name):
 
 def test_the_embedded_graph_has_the_counts_of_the_catalogue(cora):
     line = CATALOGUE["cora"]
-    assert (cora.num_nodes, cora.num_edges, cora.num_features) == (line.nodes, 2 * line.edges, line.features)
+    assert (cora.num_nodes, cora.num_directed_edges, cora.num_features) == (line.nodes, 2 * line.edges, line.features)
     assert cora.num_classes == len(cora.class_names) == line.classes
 
 
@@ -61,5 +61,5 @@ def test_sparse_and_dense_features_are_normalised_alike():
 def test_single_steps_leave_the_rest_alone():
     graph = messy()
     assert undirected(graph).adjacency[3, 4] == undirected(graph).adjacency[4, 3] == 5
-    assert without_self_loops(graph).num_edges == graph.num_edges - 1
+    assert without_self_loops(graph).num_directed_edges == graph.num_directed_edges - 1
     assert largest_component(graph).adjacency[1, 1] == 1  # node 3's loop is still there

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
+from apgcn import paper_settings
 from apgcn.cli import run
 from apgcn.cli.show import duration, histogram
+from apgcn.io.folders import _umask
 
 QUICK = ("train", "cora", "--max-steps", "2")
 
@@ -49,9 +51,17 @@ def test_json_is_one_object_and_nothing_else(capsys):
 
 
 def test_a_person_sees_accuracy_steps_time_and_what_to_type_next(capsys):
-    assert run([*QUICK]) == 0
+    assert run(["train", "cora", "--set", "l2=0.1"]) == 0
     shown = capsys.readouterr().out
-    for part in ("accuracy on test nodes", "steps K", "K =  2 |", "time", "what to type next", "--penalty 0.05"):
+    for part in (
+        "accuracy on test nodes",
+        "steps K",
+        "K = 10 |",
+        "time",
+        "settings penalty=0.005, max_steps=10, l2=0.1",
+    ):
+        assert part in shown
+    for part in ("what to type next", "train cora --penalty 0.05", "train cora --set l2=0.1 --runs 20"):
         assert part in shown
     assert "±" not in shown  # one run has no interval
 
@@ -67,6 +77,10 @@ def test_out_holds_everything(tmp_path, capsys):
         assert nodes["logits"].shape == (2, 2485, 7)
         assert nodes["steps"].shape == nodes["remainder"].shape == (2, 2485)
         assert nodes["steps"].mean() == pytest.approx(summary["steps_mean"])
+        tested = nodes["sets"] == nodes["set_names"].tolist().index("test")
+        right = (nodes["logits"].argmax(-1) == nodes["labels"])[tested].mean()  # equally many in both runs
+        assert right == pytest.approx(summary["accuracy_mean"])
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o666 & ~_umask()}
     with safe_open(folder / "weights.safetensors", "np") as weights:
         assert weights.get_tensor("first.weight").shape == (2, 1433, 64)
     lines = list(csv.DictReader((folder / "history.csv").read_text().splitlines()))
@@ -83,6 +97,8 @@ def test_out_holds_everything(tmp_path, capsys):
         (["train", "--device", "gpu"], "device must be cpu, cuda or cuda:N, got 'gpu'."),
         (["train", "--device", "cuda:99"], "device cuda:99 needs a CUDA GPU"),
         (["train", "--runs", "many"], "--runs"),
+        (["train", "--seed", "-1"], "seed must be >= 0, got -1."),
+        (["train", "--penalty", "1", "--set", "penalty=2"], "penalty must be set once, got it twice."),
         (["train", "--set", "penlty=1"], "unknown setting 'penlty'; did you mean 'penalty'?"),
         (["train", "--set", "hidden"], "--set must be NAME=VALUE, got 'hidden'."),
         (["train", "--set", "hidden=2.5"], "hidden must be a whole number, got '2.5'."),
@@ -166,13 +182,10 @@ def test_datasets_are_listed_for_people_and_programs(capsys, monkeypatch, tmp_pa
 
 
 def test_the_papers_settings_are_used_for_each_graph():
-    from apgcn.cli.settings import settings_from
-    from apgcn.datasets import describe
-
-    model, training = settings_from(describe("amazon_computers").paper)
+    model, training = paper_settings("amazon_computers")
     assert (model.penalty, model.seed_dropout, model.update_dropout) == (0.05, 0.5, 0.5)
     assert (training.l2, training.watch) == (0.0, "training")
-    model, training = settings_from(describe("cora_ml").paper)
+    model, training = paper_settings("cora_ml")
     assert (model.penalty, model.seed_dropout, training.l2, training.watch) == (0.005, 0.0, 0.008, "stopping")
 
 
@@ -184,6 +197,8 @@ def test_any_setting_can_be_set_and_overrides_the_papers(capsys):
 
 
 def test_help_and_version(capsys):
+    assert run([]) == 0
+    assert "\n  train" in capsys.readouterr().out
     assert run(["--version"]) == 0
     assert capsys.readouterr().out.startswith("apgcn 0.")
     assert run(["train", "--help"]) == 0

@@ -123,7 +123,7 @@ def test_both_spellings_are_read_and_pickles_are_left_alone(tmp_path, stem):
     names = np.array(["x", "y"], dtype=object)  # stored as a pickle
     np.savez(tmp_path / "g.npz", labels=np.array([0, 1], np.int8), class_names=names, **arrays)
     graph = read_npz(tmp_path / "g.npz")
-    assert (graph.name, graph.num_nodes, graph.num_edges, graph.class_names) == ("g", 2, 2, ("0", "1"))
+    assert (graph.name, graph.num_nodes, graph.num_directed_edges, graph.class_names) == ("g", 2, 2, ("0", "1"))
 
 
 @pytest.mark.parametrize("content", [b"", b"not an archive", b"PK\x03\x04 torn"])

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from apgcn import TEST_SEEDS, VALIDATION_SEEDS, split_for_test, split_for_validation
+from apgcn import TEST_SEEDS, VALIDATION_SEEDS, Split, split_for_test, split_for_validation
 from apgcn.datasets import CATALOGUE
 from apgcn.errors import InvalidInput
 
@@ -53,6 +53,27 @@ def test_a_validation_split_never_sees_a_test_node(cora):
 def test_test_and_validation_seeds_are_different_ones():
     assert len(set(TEST_SEEDS)) == len(set(VALIDATION_SEEDS)) == 20
     assert set(TEST_SEEDS).isdisjoint(VALIDATION_SEEDS)
+
+
+def test_a_mask_is_read_as_the_nodes_it_marks():
+    split = Split(train=[True, False, True, False], stopping=np.array([3, 1]))
+    assert split.train.tolist() == [0, 2]
+    assert split.stopping.tolist() == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("sets", "sentence"),
+    [
+        (([0, 1], [1, 2]), "must not overlap, but node 1 is in two"),
+        (([0, 0], [1]), "must not overlap, but node 0 is in two"),
+        (([0.0, 1.0], [2]), "train must be node numbers or a mask with one axis, got float64"),
+        (([[0, 1]], [2]), r"got int64 of shape \(1, 2\)"),
+        (([0], [-1]), "stopping must hold node numbers >= 0, got -1"),
+    ],
+)
+def test_impossible_sets_are_told_in_words(sets, sentence):
+    with pytest.raises(InvalidInput, match=sentence):
+        Split(*sets)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 import torch
 from conftest import random_graph
 
-from apgcn import APGCNSettings, Run, Split, TrainingSettings, benchmark_runs, train
+from apgcn import VALIDATION_SEEDS, APGCNSettings, Run, Split, TrainingSettings, benchmark_runs, load, train
 from apgcn.errors import InvalidInput
 from apgcn.noise import Noise
 from apgcn.tensors import GraphTensors
@@ -26,7 +26,7 @@ def runs_of(graph, count: int) -> list[Run]:
     runs = []
     for seed in range(count):
         train, stopping, validation, test = np.split(random.permutation(graph.num_nodes), [12, 30, 40])
-        runs.append(Run(graph.name, Split(seed, train, stopping, validation, test), initialisation=seed % 2))
+        runs.append(Run(Split(train, stopping, validation, test, seed=seed), initialisation=seed % 2, dataset="random"))
     return runs
 
 
@@ -83,7 +83,7 @@ def test_global_generators_are_neither_read_nor_moved(graph):
 @pytest.mark.parametrize(("split_seed", "initialisation"), [(1, 0), (0, 1)])
 def test_another_key_gives_other_noise(graph, split_seed, initialisation):
     run = runs_of(graph, 1)[0]
-    other = Run(run.dataset, replace(run.split, seed=split_seed), initialisation=initialisation)
+    other = replace(run, split=replace(run.split, seed=split_seed), initialisation=initialisation)
     assert run.noise_seed != other.noise_seed
     assert not torch.equal(
         weights_after(graph, [run], epochs=0)["first.weight"], weights_after(graph, [other], epochs=0)["first.weight"]
@@ -176,9 +176,63 @@ def test_results_come_in_the_order_of_the_runs_whatever_the_packs(graph, monkeyp
     assert all(0 < at.share <= 1 + 1e-9 for at in seen)
 
 
-def test_packs_are_few_and_nearly_equal():
-    assert [len(pack) for pack in divide(range(20), most=8)] == [6, 7, 7]  # type: ignore[arg-type]
-    assert [list(pack) for pack in divide(range(3), most=8)] == [[0, 1, 2]]  # type: ignore[arg-type]
+def test_packs_are_few_and_nearly_equal(graph):
+    assert [len(pack) for pack in divide(runs_of(graph, 20), most=8)] == [6, 7, 7]
+    assert divide(runs_of(graph, 3), most=8) == [[0, 1, 2]]
+
+
+def test_runs_with_sets_of_different_sizes_go_into_packs_of_their_own(graph):
+    runs = runs_of(graph, 4)
+    for number in (1, 2):
+        runs[number] = replace(runs[number], split=replace(runs[number].split, train=runs[number].split.train[:5]))
+    assert divide(runs, most=8) == [[0, 3], [1, 2]]
+    results = train(graph, runs, ALL_DROPOUT, SHORT)
+    assert [result.run for result in results] == runs
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"dataset": "another"}, "a run of 'another' cannot be trained on 'random'"),
+        ({"split": Split([0], [60])}, "stopping must hold nodes of random, 0 to 59, got 60"),
+        ({"split": Split([0], [1], test=[99])}, "test must hold nodes of random"),
+        ({"split": Split([0, 7], [1])}, "train set must have a label, but that of node 7 is -1"),
+        ({"split": Split([0], [])}, "the stopping set of a split must not be empty"),
+    ],
+)
+def test_a_run_that_does_not_fit_the_graph_is_refused_before_training(graph, change, sentence):
+    labels = graph.labels.copy()
+    labels[7] = -1
+    run = replace(runs_of(graph, 1)[0], **{"split": Split([0], [1]), **change})
+    with pytest.raises(InvalidInput, match=sentence):
+        train(replace(graph, labels=labels), [run])
+    with pytest.raises(InvalidInput, match="at least one run"):
+        train(graph, [])
+
+
+def test_nodes_without_a_label_do_not_count_as_wrong(graph):
+    run = runs_of(graph, 1)[0]
+    labels = graph.labels.copy()
+    labels[run.split.test[:10]] = -1
+    (whole,), (partly,) = (train(one, [run], ALL_DROPOUT, SHORT) for one in (graph, replace(graph, labels=labels)))
+    assert np.array_equal(whole.logits, partly.logits)
+    assert partly.test_accuracy == whole.accuracy(run.split.test[10:])
+
+
+def test_training_gives_the_threads_back(graph):
+    torch.set_num_threads(2)
+    seen = []
+    train(graph, runs_of(graph, 1), ALL_DROPOUT, SHORT, progress=lambda _: seen.append(torch.get_num_threads()))
+    assert set(seen) == {1}
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+
+
+def test_results_show_themselves_in_a_line(graph):
+    (result,) = train(graph, runs_of(graph, 1), ALL_DROPOUT, SHORT)
+    assert repr(result).startswith("RunResult(Run(split=Split(seed=0, train=12, stopping=18, validation=10, test=20)")
+    assert len(repr(result)) < 300
+    assert len(repr(result.history)) < 30
 
 
 def test_a_large_graph_gets_a_small_pack_and_one_that_cannot_fit_is_refused(graph, monkeypatch):
@@ -186,10 +240,10 @@ def test_a_large_graph_gets_a_small_pack_and_one_that_cannot_fit_is_refused(grap
     needed = 4 * settings.floats_per_run(graph)
     for memory, size in [(1000 * needed, 8), (5 * needed, 3), (needed, 1)]:
         monkeypatch.setattr("apgcn.training.packs.memory_of", lambda device, memory=memory: memory)
-        assert pack_size(graph, settings, "cpu") == size
+        assert pack_size(graph, settings, torch.device("cpu")) == size
     monkeypatch.setattr("apgcn.training.packs.memory_of", lambda device: needed - 1)
     with pytest.raises(InvalidInput, match="one run on random needs about"):
-        pack_size(graph, settings, "cpu")
+        pack_size(graph, settings, torch.device("cpu"))
 
 
 def test_max_epochs_end_a_run(graph):
@@ -204,3 +258,11 @@ def test_benchmark_runs_are_the_splits_first_then_the_next_initialisation(cora):
     assert len({run.noise_seed for run in runs}) == 45
     with pytest.raises(InvalidInput, match="runs must be >= 1, got 0"):
         benchmark_runs(cora, 0)
+    with pytest.raises(InvalidInput, match=r"call clean\(graph\) first"):
+        benchmark_runs(load("cora"), 1)
+
+
+def test_runs_for_validation_have_no_test_nodes(cora):
+    runs = benchmark_runs(cora, 21, validation=True)
+    assert [run.split.seed for run in runs] == [*VALIDATION_SEEDS, VALIDATION_SEEDS[0]]
+    assert all(len(run.split.test) == 0 for run in runs)

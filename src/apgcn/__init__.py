@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from apgcn.datasets import load
     from apgcn.graph import Graph
     from apgcn.models.apgcn import APGCN, APGCNSettings
+    from apgcn.noise import Noise
     from apgcn.splits import TEST_SEEDS, VALIDATION_SEEDS, Split, split_for_test, split_for_validation
+    from apgcn.tensors import GraphTensors
     from apgcn.training.packs import train
+    from apgcn.training.paper import paper_settings
     from apgcn.training.result import RunResult
     from apgcn.training.runs import Run, benchmark_runs
     from apgcn.training.settings import TrainingSettings
@@ -24,7 +27,10 @@ _HOMES = {
     "apgcn.graph": ["Graph"],
     "apgcn.models.apgcn": ["APGCN", "APGCNSettings"],
     "apgcn.splits": ["TEST_SEEDS", "VALIDATION_SEEDS", "Split", "split_for_test", "split_for_validation"],
+    "apgcn.noise": ["Noise"],
+    "apgcn.tensors": ["GraphTensors"],
     "apgcn.training.packs": ["train"],
+    "apgcn.training.paper": ["paper_settings"],
     "apgcn.training.result": ["RunResult"],
     "apgcn.training.runs": ["Run", "benchmark_runs"],
     "apgcn.training.settings": ["TrainingSettings"],

@@ -21,7 +21,7 @@ def clean(graph: Graph) -> Graph:
     --------
     >>> from apgcn.datasets import load
     >>> clean(load("cora"))
-    Graph('cora', nodes=2485, edges=10138, features=1433, classes=7)
+    Graph('cora', nodes=2485, directed_edges=10138, features=1433, classes=7)
     """
     return normalize_features(largest_component(without_self_loops(unweighted(undirected(graph)))))
 

@@ -17,7 +17,8 @@ class Graph:
     Parameters
     ----------
     adjacency : scipy sparse matrix of shape (nodes, nodes)
-        Entry (i, j) is the weight of the edge from i to j. Stored as CSR with sorted columns, float32.
+        Entry (i, j) is the weight of the edge from i to j, heard by j alone: give both directions of an undirected
+        edge, or use `apgcn.cleaning.undirected`. Stored as CSR with sorted columns, float32.
     features : scipy sparse matrix or array of shape (nodes, features)
         Sparse stays sparse (CSR), dense stays dense; float32.
     labels : array of shape (nodes,)
@@ -32,7 +33,7 @@ class Graph:
     >>> import numpy as np
     >>> path = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
     >>> Graph(path, features=np.eye(3), labels=[0, -1, 1], name="path")
-    Graph('path', nodes=3, edges=4, features=3, classes=2)
+    Graph('path', nodes=3, directed_edges=4, features=3, classes=2)
     """
 
     adjacency: sparse.csr_matrix
@@ -83,8 +84,8 @@ class Graph:
         return self.adjacency.shape[0]
 
     @property
-    def num_edges(self) -> int:
-        """Stored entries of the adjacency: an undirected edge counts twice here, once for each direction."""
+    def num_directed_edges(self) -> int:
+        """Entries of the adjacency: an undirected edge counts twice, once for each direction."""
         return self.adjacency.nnz
 
     @property
@@ -97,7 +98,7 @@ class Graph:
 
     def __repr__(self) -> str:
         return (
-            f"Graph({self.name!r}, nodes={self.num_nodes}, edges={self.num_edges}, "
+            f"Graph({self.name!r}, nodes={self.num_nodes}, directed_edges={self.num_directed_edges}, "
             f"features={self.num_features}, classes={self.num_classes})"
         )
 

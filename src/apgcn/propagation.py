@@ -131,8 +131,8 @@ class AdaptivePropagation(nn.Module):
             updates = updates * noise.keep(len(p), p.shape[-1], rate=self.update_dropout).transpose(0, 1).to(p)
         new = updates * p
         old = updates - new
-        edge = new.new_zeros(1, *new.shape[1:])
-        weights = torch.cat([edge, new]) + torch.cat([old, edge])  # (T + 1, runs, nodes)
+        none = new.new_zeros(1, *new.shape[1:])
+        weights = torch.cat([none, new]) + torch.cat([old, none])  # (T + 1, runs, nodes)
         return (weights[..., None] * z).sum(0)
 
     def extra_repr(self) -> str:

@@ -10,7 +10,7 @@ order of the file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -33,33 +33,82 @@ VALIDATION_SEEDS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Four disjoint sets of nodes, each sorted.
+SETS = ("train", "stopping", "validation", "test")
 
-    `test` is empty in a split that was made for validation: what is not there cannot be looked at.
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Split:
+    """Four disjoint sets of nodes.
+
+    Parameters
+    ----------
+    train, stopping, validation, test : arrays of node numbers, or masks with one truth value per node
+        Who trains the weights, who stops the training, who may choose settings, who judges. The last two may be empty;
+        `test` is, in a split that was made for validation: what is not there cannot be looked at.
+    seed : int
+        What the split was drawn with, or any number of your own: it is part of the key of every run on this split.
+
+    Examples
+    --------
+    >>> Split(train=[4, 0], stopping=[1, 2], test=[False, False, False, True, False])
+    Split(seed=0, train=2, stopping=2, validation=0, test=1)
     """
 
-    seed: int
     train: np.ndarray
     stopping: np.ndarray
-    validation: np.ndarray
-    test: np.ndarray
+    validation: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    test: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("train", "stopping", "validation", "test"):
-            nodes = np.sort(np.asarray(getattr(self, name), dtype=np.int64))
-            nodes.setflags(write=False)
-            object.__setattr__(self, name, nodes)
+        for name in SETS:
+            object.__setattr__(self, name, _as_nodes(getattr(self, name), what=name))
+        nodes, times = np.unique(np.concatenate([getattr(self, name) for name in SETS]), return_counts=True)
+        if (times > 1).any():
+            raise InvalidInput(f"the sets of a split must not overlap, but node {nodes[times.argmax()]} is in two.")
+
+    def __repr__(self) -> str:
+        return f"Split(seed={self.seed}, {', '.join(f'{name}={len(getattr(self, name))}' for name in SETS)})"
+
+
+def _as_nodes(given, *, what: str) -> np.ndarray:
+    """Sorted, frozen node numbers from numbers or a mask."""
+    nodes = np.asarray(given)
+    if nodes.dtype == bool and nodes.ndim == 1:
+        nodes = np.flatnonzero(nodes)
+    if nodes.size == 0:
+        nodes = np.empty(0, dtype=np.int64)
+    if nodes.ndim != 1 or nodes.dtype.kind not in "iu":
+        raise InvalidInput(
+            f"{what} must be node numbers or a mask with one axis, got {nodes.dtype} of shape {nodes.shape}."
+        )
+    if len(nodes) and nodes.min() < 0:
+        raise InvalidInput(f"{what} must hold node numbers >= 0, got {nodes.min()}.")
+    nodes = np.sort(nodes.astype(np.int64))
+    nodes.setflags(write=False)
+    return nodes
 
 
 def split_for_test(labels, seed: int, *, visible: int = 1500, per_class: int = 20, stopping: int = 500) -> Split:
-    """The split that a test seed draws: train and stopping from the visible set, everything invisible for the test."""
+    """The split that a seed of `TEST_SEEDS` draws: everything invisible is for the test.
+
+    Parameters
+    ----------
+    labels : array of shape (nodes,)
+        Of the cleaned graph, in the order of its file.
+    visible : int
+        How many nodes anything but the test may use; 5000 on MS-Academic.
+    per_class, stopping : int
+        Training nodes a class, and stopping nodes.
+    """
     return _draw(np.asarray(labels), seed, visible=visible, per_class=per_class, stopping=stopping, reveal_test=True)
 
 
 def split_for_validation(labels, seed: int, *, visible: int = 1500, per_class: int = 20, stopping: int = 500) -> Split:
-    """The split for choosing settings: the same draws, judged on the rest of the visible set; no test set."""
+    """The split that a seed of `VALIDATION_SEEDS` draws, for choosing settings: it has no test set.
+
+    Judge it by its validation set, the rest of the visible nodes. Parameters as in `split_for_test`.
+    """
     return _draw(np.asarray(labels), seed, visible=visible, per_class=per_class, stopping=stopping, reveal_test=False)
 
 

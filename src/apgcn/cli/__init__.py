@@ -20,7 +20,6 @@ app = typer.Typer(
     name="apgcn",
     help="Graph networks in which every node decides for itself how far to listen.",
     add_completion=False,
-    no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -52,7 +51,7 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run the command with these arguments; returns the exit status."""
     try:
-        status = app(arguments, prog_name="apgcn", standalone_mode=False) or 0
+        status = app(arguments or ["--help"], prog_name="apgcn", standalone_mode=False) or 0
         if status == INTERRUPTED:  # some versions of typer turn Ctrl-C into this
             raise KeyboardInterrupt
         return status
@@ -68,6 +67,5 @@ def run(arguments: list[str]) -> int:
 
 
 def _complain(sentence: str, status: int) -> int:
-    if sentence:  # a bare `apgcn` has printed its help already
-        print(f"apgcn: {' '.join(sentence.split())}", file=sys.stderr)
+    print(f"apgcn: {' '.join(sentence.split())}", file=sys.stderr)
     return status

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from apgcn.errors import InvalidInput, UnknownName
-
-if TYPE_CHECKING:
-    from apgcn.models.apgcn import APGCNSettings
-    from apgcn.training.settings import TrainingSettings
 
 
 def parse_settings(typed: Iterable[str]) -> dict[str, Any]:
@@ -19,7 +15,12 @@ def parse_settings(typed: Iterable[str]) -> dict[str, Any]:
     >>> parse_settings(["l2=0.01", "watch=training", "hidden=32"])
     {'l2': 0.01, 'watch': 'training', 'hidden': 32}
     """
-    defaults: dict[str, Any] = {field.name: field.default for kind in _kinds() for field in fields(kind)}
+    from apgcn.models.apgcn import APGCNSettings
+    from apgcn.training.settings import TrainingSettings
+
+    defaults: dict[str, Any] = {
+        field.name: field.default for kind in (APGCNSettings, TrainingSettings) for field in fields(kind)
+    }
     parsed: dict[str, Any] = {}
     for text in typed:
         name, equals, value = text.partition("=")
@@ -27,25 +28,12 @@ def parse_settings(typed: Iterable[str]) -> dict[str, Any]:
             raise InvalidInput(f"--set must be NAME=VALUE, got {text!r}.")
         if name not in defaults:
             raise UnknownName("setting", name, defaults)
+        if name in parsed:
+            raise InvalidInput(f"{name} must be set once, got it twice.")
         kind = type(defaults[name])
         try:
             parsed[name] = kind(value)
         except ValueError:
-            article = "a whole number" if kind is int else "a number"
-            raise InvalidInput(f"{name} must be {article}, got {value!r}.") from None
+            needed = "a whole number" if kind is int else "a number"
+            raise InvalidInput(f"{name} must be {needed}, got {value!r}.") from None
     return parsed
-
-
-def settings_from(values: Mapping[str, Any]) -> tuple[APGCNSettings, TrainingSettings]:
-    """The model's and the training's settings from one collection of values by name."""
-    model, training = (
-        kind(**{field.name: values[field.name] for field in fields(kind) if field.name in values}) for kind in _kinds()
-    )
-    return model, training
-
-
-def _kinds() -> tuple[type, type]:
-    from apgcn.models.apgcn import APGCNSettings
-    from apgcn.training.settings import TrainingSettings
-
-    return APGCNSettings, TrainingSettings

@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 BAR = 40  # characters of the longest bar
@@ -21,22 +21,24 @@ BAR = 40  # characters of the longest bar
 @contextmanager
 def progress_bar(runs: int, *, label: str) -> Iterator[Callable[[Any], None]]:
     """A bar that says how far the runs are at least: nobody knows when a run will stop improving."""
+    done = ", {task.fields[done]}/{task.fields[runs]} runs" if runs > 1 else ""
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("epoch {task.fields[epoch]}, {task.fields[done]} of {task.fields[runs]} runs done,"),
-        TimeElapsedColumn(),
-        TextColumn("so far, at least"),
-        TimeRemainingColumn(),
-        TextColumn("to go"),
+        BarColumn(bar_width=20),
+        TextColumn("epoch {task.fields[epoch]}" + done + ", at least"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
     )
     with Progress(*columns, console=Console(stderr=True), refresh_per_second=4, transient=True) as bar:
         task = bar.add_task(escape(label), total=1.0, epoch=0, done=0, runs=runs)
         yield lambda at: bar.update(task, completed=at.share, epoch=at.epoch, done=at.done)
 
 
-def trained(dataset: Any, split: Any, summary: Mapping[str, Any], *, out: Path | None) -> None:
-    """The result of a training: accuracy, steps, histogram, time, and what to type next."""
+def trained(dataset: Any, split: Any, summary: Mapping[str, Any], *, changed: Sequence[str], out: Path | None) -> None:
+    """The result of a training: accuracy, steps, histogram, time, and what to type next.
+
+    `changed` are the settings that the user typed, NAME=VALUE.
+    """
     console = Console(highlight=False, soft_wrap=True)
     runs = summary["runs"]
     interval = summary["accuracy_interval"]
@@ -48,6 +50,10 @@ def trained(dataset: Any, split: Any, summary: Mapping[str, Any], *, out: Path |
         f"{'1 run' if runs == 1 else f'{runs} runs, each'} with {len(split.train)} training, "
         f"{len(split.stopping)} stopping and {len(split.test):,} test nodes"
     )
+    settings = summary["settings"]
+    shown = [f"penalty={settings['penalty']:g}", f"max_steps={settings['max_steps']}"]
+    others = [text for text in changed if text.partition("=")[0] not in ("penalty", "max_steps")]
+    console.print(f"settings {escape(', '.join([*shown, *others]))}, the others as the paper's for this graph")
     console.print()
     spread = "" if interval is None else f" ± {100 * interval:.2f} (95 % interval over {runs} runs)"
     console.print(f"accuracy on test nodes  [bold]{100 * summary['accuracy_mean']:.2f} %[/]{spread}")
@@ -63,7 +69,7 @@ def trained(dataset: Any, split: Any, summary: Mapping[str, Any], *, out: Path |
         console.print(f"written                 {escape(str(out))}")
     console.print()
     console.print("what to type next:")
-    for line in _suggestions(summary):
+    for line in _suggestions(summary, changed):
         console.print(f"  {escape(line)}")
 
 
@@ -110,13 +116,17 @@ def catalogue(datasets: Mapping[str, Any], found: Mapping[str, str]) -> None:
         console.print(f"\n[bold]{name}[/]: {escape(dataset.citation)}\n  {escape(place)}")
 
 
-def _suggestions(summary: Mapping[str, Any]) -> list[str]:
-    command, dataset = _command(), summary["dataset"]
+def _suggestions(summary: Mapping[str, Any], changed: Sequence[str]) -> list[str]:
+    """Commands that go on from here, each with its reason."""
+    again = f"{_command()} train {summary['dataset']}"
+    typed = "".join(f" --set {text}" for text in changed)
     dearer = 10 * summary["settings"]["penalty"] or 0.005
-    lines = {f"{command} train {dataset} --penalty {dearer:g}": "a dearer step: nodes stop earlier"}
+    lines = {}
+    if summary["steps_mean"] > 2:
+        lines[f"{again} --penalty {dearer:g}"] = "a dearer step: nodes stop earlier"
     if summary["runs"] < 20:
-        lines[f"{command} train {dataset} --runs 20"] = "every test split once, with an interval"
-    lines[f"{command} datasets"] = "other graphs"
+        lines[f"{again}{typed} --runs 20"] = "every test split once, with an interval"
+    lines[f"{_command()} datasets"] = "other graphs"
     width = max(map(len, lines))
     return [f"{line:{width}}  # {why}" for line, why in lines.items()]
 

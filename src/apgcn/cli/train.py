@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from apgcn.cli import show
-from apgcn.cli.settings import parse_settings, settings_from
+from apgcn.cli.settings import parse_settings
 
 
 def train(
@@ -20,7 +20,13 @@ def train(
     penalty: Annotated[float | None, typer.Option(help="Price of a step; default: the paper's for the graph.")] = None,
     max_steps: Annotated[int | None, typer.Option(help="T, the most steps a node may listen.")] = None,
     chosen: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Another setting, as often as wanted: hidden, dropout, edge_dropout, epsilon, halting_every, "
+            "seed_dropout, update_dropout, learning_rate, l2, patience, max_epochs, watch.",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Number of the first initialisation.")] = 0,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
@@ -28,23 +34,20 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Train AP-GCN on a benchmark graph and say how far its nodes listened."""
-    import torch
-
     from apgcn.cleaning import clean
     from apgcn.datasets import describe, load
     from apgcn.devices import resolve
     from apgcn.io.folders import new_folder
     from apgcn.training.packs import train as train_runs
+    from apgcn.training.paper import paper_settings
     from apgcn.training.runs import benchmark_runs
     from apgcn.training.saving import save
     from apgcn.training.summary import summarize
 
     described = describe(dataset)
-    typed = {"penalty": penalty, "max_steps": max_steps}
-    named = {name: value for name, value in typed.items() if value is not None}
-    model, training = settings_from({**described.paper, **named, **parse_settings(chosen or [])})
+    typed = [*(chosen or []), *_as_settings(penalty=penalty, max_steps=max_steps)]
+    model, training = paper_settings(dataset, **parse_settings(typed))
     place = resolve(device)
-    torch.set_num_threads(1)  # small tensors: a second thread costs more than it brings
     with new_folder(out) if out else nullcontext() as folder:
         graph = clean(load(dataset))
         planned = benchmark_runs(graph, runs, seed=seed)
@@ -58,4 +61,9 @@ def train(
     if as_json:
         print(json.dumps(summary))
     else:
-        show.trained(described, planned[0].split, summary, out=out)
+        show.trained(described, planned[0].split, summary, changed=typed, out=out)
+
+
+def _as_settings(**options: float | None) -> list[str]:
+    """Options that have a name of their own, spelled like the others."""
+    return [f"{name}={value}" for name, value in options.items() if value is not None]

@@ -2,7 +2,7 @@
 
 >>> from apgcn import datasets
 >>> datasets.load("cora")
-Graph('cora', nodes=2708, edges=5429, features=1433, classes=7)
+Graph('cora', nodes=2708, directed_edges=5429, features=1433, classes=7)
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class APGCNSettings:
         stored = graph.num_nodes * graph.num_features if isinstance(graph.features, np.ndarray) else graph.features.nnz
         hidden = graph.num_nodes * self.hidden
         states = (self.max_steps + 1) * graph.num_nodes * graph.num_classes
-        messages = self.max_steps * (graph.num_edges + graph.num_nodes)
+        messages = self.max_steps * (graph.num_directed_edges + graph.num_nodes)
         weights = graph.num_features * self.hidden
         return 8 * stored + 6 * hidden + 8 * states + 8 * messages + 8 * weights
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import torch
 
-from apgcn.devices import memory_of
+from apgcn.devices import memory_of, one_thread, resolve
 from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
 from apgcn.models.apgcn import APGCNSettings
@@ -15,7 +15,7 @@ from apgcn.models.network import ModelSettings
 from apgcn.tensors import GraphTensors
 from apgcn.training.loop import Progress, train_pack
 from apgcn.training.result import RunResult
-from apgcn.training.runs import Run
+from apgcn.training.runs import Run, check_run
 from apgcn.training.settings import TrainingSettings
 
 MOST_ON_CPU = 8  # beyond, the activations leave the processor's caches and nothing is gained
@@ -40,8 +40,14 @@ def train(
         See `benchmark_runs`.
     model, training : settings
     device : "cpu" or "cuda"
+        On a CPU one thread is used meanwhile: the tensors are small, and a second thread costs more than it brings.
     progress : function, optional
-        Called after every epoch.
+        Called with a `Progress` after every epoch.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no run, or one that does not belong to the graph.
 
     Examples
     --------
@@ -51,22 +57,39 @@ def train(
     >>> result.logits.shape, result.steps.shape, result.epochs
     ((2485, 7), (2485,), 3)
     """
-    tensors = GraphTensors.of(graph, device=device)
-    results: list[RunResult] = []
-    for pack in divide(runs, most=pack_size(graph, model, device)):
-        report = _among(progress, done=len(results), all_runs=len(runs), pack=len(pack)) if progress else None
-        results += train_pack(tensors, pack, model, training, progress=report)
-    return results
+    if not runs:
+        raise InvalidInput("there must be at least one run to train, got none.")
+    for run in runs:
+        check_run(run, graph)
+    place = resolve(str(device))
+    most = pack_size(graph, model, place)
+    results: dict[int, RunResult] = {}
+    with one_thread():
+        tensors = GraphTensors.of(graph, device=place)
+        for pack in divide(runs, most=most):
+            report = _among(progress, done=len(results), all_runs=len(runs), pack=len(pack)) if progress else None
+            members = [runs[number] for number in pack]
+            results.update(zip(pack, train_pack(tensors, members, model, training, progress=report), strict=True))
+    return [results[number] for number in range(len(runs))]
 
 
-def divide(runs: Sequence[Run], *, most: int) -> list[Sequence[Run]]:
-    """The runs in order, in as few packs as possible, of nearly equal size."""
-    packs = -(-len(runs) // most)
-    bounds = [len(runs) * number // packs for number in range(packs + 1)] if packs else [0]
-    return [runs[start:end] for start, end in pairwise(bounds)]
+def divide(runs: Sequence[Run], *, most: int) -> list[list[int]]:
+    """The positions of the runs, in as few packs as possible, of nearly equal size.
+
+    The runs of a pack have equally large training and stopping sets.
+    """
+    alike: dict[tuple[int, int], list[int]] = {}
+    for number, run in enumerate(runs):
+        alike.setdefault((len(run.split.train), len(run.split.stopping)), []).append(number)
+    packs = []
+    for numbers in alike.values():
+        count = -(-len(numbers) // most)
+        bounds = [len(numbers) * part // count for part in range(count + 1)]
+        packs += [numbers[start:end] for start, end in pairwise(bounds)]
+    return packs
 
 
-def pack_size(graph: Graph, model: ModelSettings, device: torch.device | str) -> int:
+def pack_size(graph: Graph, model: ModelSettings, device: torch.device) -> int:
     """How many runs of this graph go into a pack on this device.
 
     Raises
@@ -75,14 +98,14 @@ def pack_size(graph: Graph, model: ModelSettings, device: torch.device | str) ->
         If not even one run fits into the memory there is.
     """
     bytes_per_run = 4 * model.floats_per_run(graph)
-    memory = memory_of(torch.device(device))
+    memory = memory_of(device)
     if bytes_per_run > memory:
         raise InvalidInput(
             f"one run on {graph.name} needs about {bytes_per_run / 2**30:.1f} GiB of memory, but {device} has "
             f"{memory / 2**30:.1f} GiB; make max_steps or hidden smaller, or use a larger machine."
         )
     fitting = max(1, int(SHARE * memory) // bytes_per_run)
-    return fitting if torch.device(device).type == "cuda" else min(fitting, MOST_ON_CPU)
+    return fitting if device.type == "cuda" else min(fitting, MOST_ON_CPU)
 
 
 def _among(progress: Callable[[Progress], None], *, done: int, all_runs: int, pack: int) -> Callable[[Progress], None]:

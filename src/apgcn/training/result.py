@@ -10,17 +10,24 @@ from torch import Tensor
 from apgcn.training.runs import Run
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class History:
-    """One value per epoch, evaluated after the epoch's step with dropout off."""
+    """One value per epoch, evaluated after the epoch's step with dropout off.
+
+    `training_loss` is the whole objective on the training nodes, l2 and penalty included; `stopping_loss` is the
+    cross-entropy of the stopping nodes; `steps_mean` is K averaged over all nodes.
+    """
 
     training_loss: np.ndarray
     stopping_loss: np.ndarray
     stopping_accuracy: np.ndarray
     steps_mean: np.ndarray
 
+    def __repr__(self) -> str:
+        return f"History(epochs={len(self.stopping_loss)})"
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class RunResult:
     """A finished run, evaluated with its best weights.
 
@@ -52,13 +59,25 @@ class RunResult:
         return self.logits.argmax(axis=1)
 
     def accuracy(self, nodes: np.ndarray) -> float:
-        """The share of these nodes that are predicted right; NaN for none."""
-        return float((self.predictions[nodes] == self.labels[nodes]).mean()) if len(nodes) else float("nan")
+        """The share of these nodes that are predicted right; those without a label do not count. NaN for none."""
+        known = nodes[self.labels[nodes] >= 0]
+        return float((self.predictions[known] == self.labels[known]).mean()) if len(known) else float("nan")
 
     @property
-    def test_accuracy(self) -> float:
-        return self.accuracy(self.run.split.test)
+    def stopping_accuracy(self) -> float:
+        return self.accuracy(self.run.split.stopping)
 
     @property
     def validation_accuracy(self) -> float:
         return self.accuracy(self.run.split.validation)
+
+    @property
+    def test_accuracy(self) -> float:
+        """NaN in a split for validation, which has no test nodes."""
+        return self.accuracy(self.run.split.test)
+
+    def __repr__(self) -> str:
+        return (
+            f"RunResult({self.run}, test_accuracy={self.test_accuracy:.4f}, steps={self.steps.mean():.2f} on average, "
+            f"best_epoch={self.best_epoch} of {self.epochs})"
+        )

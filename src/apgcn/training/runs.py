@@ -4,41 +4,52 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from apgcn.datasets.catalogue import CATALOGUE
+from apgcn.datasets.catalogue import describe
 from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
 from apgcn.noise import seed_of
-from apgcn.splits import TEST_SEEDS, Split, split_for_test
+from apgcn.splits import SETS, TEST_SEEDS, VALIDATION_SEEDS, Split, split_for_test, split_for_validation
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
     """One training.
 
+    Parameters
+    ----------
+    split : Split
+    initialisation : int
+        Another number gives other initial weights and other dropout.
+    dataset : str
+        The name of the graph.
+
     The settings are not part of its noise: two settings of the same run start from the same weights and meet the same
     dropout, so that what differs between them is the settings.
     """
 
-    dataset: str
     split: Split
     initialisation: int = 0
+    dataset: str = "graph"
 
     @property
     def noise_seed(self) -> int:
+        """Where the run's tape of random numbers starts."""
         return seed_of(self.dataset, self.split.seed, self.initialisation)
 
 
-def benchmark_runs(graph: Graph, count: int, *, seed: int = 0) -> list[Run]:
+def benchmark_runs(graph: Graph, count: int, *, seed: int = 0, validation: bool = False) -> list[Run]:
     """The first runs of the paper's protocol: the 20 test splits with one initialisation, then with the next.
 
     Parameters
     ----------
     graph : Graph
-        A cleaned graph; the catalogue knows how many of its nodes are visible.
+        A graph of the catalogue, cleaned.
     count : int
         100 is the whole protocol.
     seed : int
-        The number of the first initialisation; another one gives other weights and other dropout on the same splits.
+        The number of the first initialisation.
+    validation : bool
+        Draw from the validation seeds instead: for choosing settings without a look at the test nodes.
 
     Examples
     --------
@@ -49,9 +60,34 @@ def benchmark_runs(graph: Graph, count: int, *, seed: int = 0) -> list[Run]:
     """
     if count < 1:
         raise InvalidInput(f"runs must be >= 1, got {count}.")
-    visible = CATALOGUE[graph.name].visible if graph.name in CATALOGUE else 1500
-    splits = [split_for_test(graph.labels, split_seed, visible=visible) for split_seed in TEST_SEEDS[:count]]
+    if seed < 0:
+        raise InvalidInput(f"seed must be >= 0, got {seed}.")
+    dataset = describe(graph.name)
+    if graph.num_nodes != dataset.nodes:
+        raise InvalidInput(
+            f"the splits of {graph.name} are those of its {dataset.nodes} nodes after cleaning, got {graph.num_nodes}; "
+            "call clean(graph) first."
+        )
+    seeds, draw = (VALIDATION_SEEDS, split_for_validation) if validation else (TEST_SEEDS, split_for_test)
+    splits = [draw(graph.labels, split_seed, visible=dataset.visible) for split_seed in seeds[:count]]
     return [
-        Run(graph.name, splits[number % len(TEST_SEEDS)], initialisation=seed + number // len(TEST_SEEDS))
+        Run(splits[number % len(seeds)], initialisation=seed + number // len(seeds), dataset=graph.name)
         for number in range(count)
     ]
+
+
+def check_run(run: Run, graph: Graph) -> None:
+    """Whether a run is one of this graph, in words if not."""
+    if run.dataset != graph.name:
+        raise InvalidInput(f"a run of {run.dataset!r} cannot be trained on {graph.name!r}; give both the same name.")
+    for name in SETS:
+        nodes = getattr(run.split, name)
+        if len(nodes) and nodes[-1] >= graph.num_nodes:
+            raise InvalidInput(f"{name} must hold nodes of {graph.name}, 0 to {graph.num_nodes - 1}, got {nodes[-1]}.")
+    for name in ("train", "stopping"):
+        nodes = getattr(run.split, name)
+        if not len(nodes):
+            raise InvalidInput(f"the {name} set of a split must not be empty.")
+        if graph.labels[nodes].min() < 0:
+            unknown = nodes[graph.labels[nodes].argmin()]
+            raise InvalidInput(f"every node of the {name} set must have a label, but that of node {unknown} is -1.")

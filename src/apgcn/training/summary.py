@@ -47,7 +47,7 @@ def summarize(
         "seconds": seconds,
         "device": str(device),
         "hardware": hardware(device),
-        "threads": torch.get_num_threads() if device.type == "cpu" else None,
+        "threads": 1 if device.type == "cpu" else None,  # see `packs.train`
         "settings": {**vars(model), **vars(training)},
         "versions": versions(),
         "each_run": [_line(result) for result in results],
