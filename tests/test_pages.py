@@ -20,12 +20,14 @@ def test_the_readmes_python_runs(monkeypatch, capsys):
         "train_pack",
         lambda graph, runs, model, training, **rest: whole(graph, runs, model, replace(training, max_epochs=4), **rest),
     )
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    exec(compile(code, "README.md", "exec"), {})
+    codes = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    for code in codes:
+        exec(compile(code, "README.md", "exec"), {})
     printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 4
+    assert len(printed) == 5
     assert printed[0].startswith("accuracy 0.")
     assert printed[2] == "(2485, 7)"
+    assert printed[4].startswith("RunResult(Run(split=Split(seed=0, train=20, stopping=60")
 
 
 def test_the_tables_are_what_the_records_give():
