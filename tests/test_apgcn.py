@@ -69,6 +69,42 @@ def test_the_forward_pass_is_the_equation_with_listening_switched_off():
     torch.testing.assert_close(network(tensors).output[0], expected)
 
 
+def test_training_drops_the_inputs_of_both_layers_and_the_seeds():
+    """The forward pass with noise, worked by hand, with masks read off the tape in the order of the equation."""
+    graph = random_graph(20, edges=0)  # nobody to hear: every z^k is z^0
+    tensors = GraphTensors.of(graph)
+    settings = APGCNSettings(hidden=6, dropout=0.25, edge_dropout=0.0, seed_dropout=0.5)
+    network = settings.build(tensors, Noise([1]))
+    tape = Noise([9])
+    x = torch.from_numpy(graph.features.copy()) * tape.keep(20, 5, rate=0.25)
+    hidden = torch.relu(x @ network.first.weight + network.first.bias) * tape.keep(20, 6, rate=0.25)
+    seeds = (hidden @ network.second.weight + network.second.bias) * tape.keep(20, 3, rate=0.5)
+    torch.testing.assert_close(network(tensors, Noise([9])).output, seeds)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hidden": 7},
+        {"dropout": 0.25},
+        {"edge_dropout": 0.0},
+        {"max_steps": 9},
+        {"epsilon": 0.3},
+        {"seed_dropout": 0.5},
+        {"update_dropout": 0.5},
+    ],
+    ids=str,
+)
+def test_every_setting_reaches_the_network(change):
+    tensors = GraphTensors.of(random_graph(20, edges=30))
+    outputs = []
+    for settings in (APGCNSettings(), APGCNSettings(**change)):
+        network = settings.build(tensors, Noise([1]))
+        network.propagation.halting_unit.bias.data.fill_(-1.5)
+        outputs.append(network(tensors, Noise([2])).output)
+    assert not torch.allclose(*outputs)
+
+
 def test_renaming_nodes_renames_predictions():
     graph = random_graph(20, edges=30)
     order = np.random.default_rng(0).permutation(20)
@@ -84,9 +120,12 @@ def test_renaming_nodes_renames_predictions():
     ("settings", "sentence"),
     [
         ({"penalty": -0.1}, r"penalty must be >= 0, got -0\.1"),
-        ({"penalty": float("nan")}, "penalty must be >= 0, got nan"),
+        ({"penalty": float("nan")}, "penalty must be finite, got nan"),
         ({"max_steps": 0}, "max_steps must be >= 1, got 0"),
         ({"hidden": 0}, "hidden must be >= 1"),
+        ({"hidden": 2.5}, "hidden must be a whole number, got 2.5"),
+        ({"hidden": 10**30}, "hidden must be <= 2147483647, got a number of 31 digits"),
+        ({"penalty": "dear"}, "penalty must be a number, got 'dear'"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1\.0"),
         ({"epsilon": -0.5}, "epsilon must be in"),
     ],

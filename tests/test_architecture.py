@@ -11,6 +11,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "apgcn"
 
 ORDER = [
     "errors",
+    "checks",
     "graph",
     "cleaning",
     "splits",
@@ -39,6 +40,8 @@ def imported(path: Path) -> set[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("apgcn."):
             names.add(node.module.split(".")[1])
+        elif isinstance(node, ast.Import):
+            assert not any(alias.name.startswith("apgcn") for alias in node.names), "write: from apgcn... import ..."
     return names
 
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from safetensors import safe_open
+import torch
+from safetensors.torch import load_file
 
-from apgcn import paper_settings
+from apgcn import APGCNSettings, GraphTensors, Noise
 from apgcn.cli import run
 from apgcn.cli.show import duration, histogram
 from apgcn.io.folders import _umask
@@ -66,7 +67,7 @@ def test_a_person_sees_accuracy_steps_time_and_what_to_type_next(capsys):
     assert "±" not in shown  # one run has no interval
 
 
-def test_out_holds_everything(tmp_path, capsys):
+def test_out_holds_everything(tmp_path, capsys, cora):
     folder = tmp_path / "deep" / "result"
     assert run([*QUICK, "--runs", "2", "--out", str(folder), "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
@@ -80,9 +81,12 @@ def test_out_holds_everything(tmp_path, capsys):
         tested = nodes["sets"] == nodes["set_names"].tolist().index("test")
         right = (nodes["logits"].argmax(-1) == nodes["labels"])[tested].mean()  # equally many in both runs
         assert right == pytest.approx(summary["accuracy_mean"])
+        tensors = GraphTensors.of(cora)
+        network = APGCNSettings(max_steps=2).build(tensors, Noise([0, 0]))
+        network.load_state_dict(load_file(folder / "weights.safetensors"))
+        with torch.no_grad():
+            np.testing.assert_allclose(network(tensors).output.numpy(), nodes["logits"], rtol=1e-4, atol=1e-5)
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o666 & ~_umask()}
-    with safe_open(folder / "weights.safetensors", "np") as weights:
-        assert weights.get_tensor("first.weight").shape == (2, 1433, 64)
     lines = list(csv.DictReader((folder / "history.csv").read_text().splitlines()))
     assert [(line["run"], line["epoch"]) for line in lines] == [(str(r), str(e)) for r in (0, 1) for e in (1, 2, 3)]
 
@@ -97,6 +101,9 @@ def test_out_holds_everything(tmp_path, capsys):
         (["train", "--device", "gpu"], "device must be cpu, cuda or cuda:N, got 'gpu'."),
         (["train", "--device", "cuda:99"], "device cuda:99 needs a CUDA GPU"),
         (["train", "--runs", "many"], "--runs"),
+        (["train", "citeseer", "--runs", "0"], "runs must be >= 1, got 0."),
+        (["train", "--runs", "1" + 30 * "0"], "runs must be <= 100000, got a number of 31 digits."),
+        (["train", "--device", "cuda:٣"], "device must be cpu, cuda or cuda:N"),
         (["train", "--seed", "-1"], "seed must be >= 0, got -1."),
         (["train", "--penalty", "1", "--set", "penalty=2"], "penalty must be set once, got it twice."),
         (["train", "--set", "penlty=1"], "unknown setting 'penlty'; did you mean 'penalty'?"),
@@ -134,6 +141,55 @@ def test_mistakes_about_files_name_them(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "data" / "citeseer.npz").read_bytes() == b"something else"
 
 
+def test_an_empty_folder_is_filled_and_stays_the_same_folder(tmp_path, monkeypatch):
+    inode = tmp_path.stat().st_ino
+    monkeypatch.chdir(tmp_path)
+    assert run([*QUICK, "--out", ".", "--json"]) == 0
+    assert tmp_path.stat().st_ino == inode
+    assert sorted(os.listdir(tmp_path)) == ["history.csv", "nodes.npz", "summary.json", "weights.safetensors"]
+
+
+def test_a_result_that_cannot_be_saved_is_still_shown(tmp_path, monkeypatch, capsys):
+    def full_disk(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("apgcn.training.saving.save", full_disk)
+    assert run([*QUICK, "--out", str(tmp_path / "a" / "b"), "--json"]) == 2
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["runs"] == 1
+    assert "No space left on device" in printed.err
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_diverged_training_is_a_mistake(capsys):
+    assert run([*QUICK, "--set", "learning_rate=1e30", "--json"]) == 2
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["diverged"] == 1
+    assert "1 of 1 runs diverged" in printed.err
+
+
+def test_a_reader_who_leaves_gets_no_complaint():
+    command = f"{sys.executable} -m apgcn datasets | true; exit ${{PIPESTATUS[0]}}"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, check=False)
+    assert done.stderr == ""
+    assert done.returncode in (0, 1)  # 1 where rich noticed first
+
+
+def test_a_terminal_without_blocks_gets_signs(tmp_path):
+    command = [sys.executable, "-m", "apgcn", *QUICK, "--set", "max_epochs=1"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "|####" in done.stdout
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA GPU here")
+def test_cuda_without_cuda_is_a_mistake(capsys):
+    assert run(["train", "--device", "cuda"]) == 2
+    assert "device cuda needs a CUDA GPU, but PyTorch sees 0 here; try cpu." in capsys.readouterr().err
+
+
 def test_out_is_refused_before_training(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("apgcn.training.packs.train", lambda *_, **__: pytest.fail("trained first"))
     (tmp_path / "file").write_text("mine")
@@ -148,9 +204,10 @@ def test_out_is_refused_before_training(tmp_path, capsys, monkeypatch):
     assert sorted(os.listdir(tmp_path)) == ["file", "full"]
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_training_leaves_nothing_behind(tmp_path, sent):
-    command = [sys.executable, "-m", "apgcn", "train", "cora", "--runs", "100", "--out", str(tmp_path / "result")]
+    out = tmp_path / "new" / "result"
+    command = [sys.executable, "-m", "apgcn", "train", "cora", "--runs", "100", "--out", str(out)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
@@ -161,7 +218,7 @@ def test_an_interrupted_training_leaves_nothing_behind(tmp_path, sent):
     _, complaint = process.communicate(timeout=60)
     # Python itself dies of SIGINT, which a shell shows as 130 too, if the signal met it inside an exec()
     assert process.returncode in (130, -signal.SIGINT)
-    assert "interrupted; nothing was written." in complaint
+    assert "apgcn: interrupted." in complaint
     assert "Traceback" not in complaint
     assert list(tmp_path.iterdir()) == []
 
@@ -179,14 +236,6 @@ def test_datasets_are_listed_for_people_and_programs(capsys, monkeypatch, tmp_pa
     assert listed["pubmed"]["found"] == str(tmp_path / "pubmed.npz")
     assert listed["citeseer"]["found"] is None
     assert listed["amazon_photo"]["paper"]["watch"] == "training"
-
-
-def test_the_papers_settings_are_used_for_each_graph():
-    model, training = paper_settings("amazon_computers")
-    assert (model.penalty, model.seed_dropout, model.update_dropout) == (0.05, 0.5, 0.5)
-    assert (training.l2, training.watch) == (0.0, "training")
-    model, training = paper_settings("cora_ml")
-    assert (model.penalty, model.seed_dropout, training.l2, training.watch) == (0.005, 0.0, 0.008, "stopping")
 
 
 def test_any_setting_can_be_set_and_overrides_the_papers(capsys):

@@ -1,6 +1,7 @@
 """Benchmark files: found, downloaded, checked. The network is a server on this machine."""
 
 import hashlib
+import sys
 import threading
 from dataclasses import replace
 from functools import partial
@@ -13,7 +14,7 @@ from scipy import sparse
 
 from apgcn.datasets import describe
 from apgcn.datasets.files import fetch, find
-from apgcn.errors import BrokenFile, MissingFile, UnknownName
+from apgcn.errors import BrokenFile, MissingFile, MissingPackage, UnknownName
 from apgcn.io.npz import read_npz
 
 
@@ -100,6 +101,29 @@ def test_without_network_the_file_the_folder_and_the_address_are_named(data):
     assert not list(data.glob("*"))
 
 
+def test_a_folder_in_the_home_is_found_and_its_files_are_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("APGCN_DATA", "~/data")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "g.npz").write_bytes(b"precious")
+    with pytest.raises(BrokenFile, match="must have SHA-256"):
+        fetch(dataset("http://127.0.0.1:9/g.npz", b"graph"))
+    assert (tmp_path / "data" / "g.npz").read_bytes() == b"precious"
+
+
+def test_something_that_is_no_file_is_left_alone(data):
+    (data / "g.npz").mkdir(parents=True)
+    with pytest.raises(BrokenFile, match="must be a file that can be read"):
+        fetch(dataset("http://127.0.0.1:9/g.npz", b"graph"))
+    assert (data / "g.npz").is_dir()
+
+
+def test_without_pooch_the_user_learns_what_to_install(data, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(MissingPackage, match="needs pooch: pip install pooch"):
+        fetch(dataset("http://127.0.0.1:9/g.npz", b"graph"))
+
+
 def test_the_embedded_file_is_the_one_in_the_catalogue():
     content = resources.files("apgcn.datasets").joinpath("cora.npz").read_bytes()
     assert hashlib.sha256(content).hexdigest() == describe("cora").sha256
@@ -130,6 +154,38 @@ def test_both_spellings_are_read_and_pickles_are_left_alone(tmp_path, stem):
 def test_a_broken_archive_is_told_in_words(tmp_path, content):
     (tmp_path / "g.npz").write_bytes(content)
     with pytest.raises(BrokenFile, match=r"g\.npz is not a graph archive"):
+        read_npz(tmp_path / "g.npz")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"adj_indices": np.array([1, 10**8])},
+        {"adj_indices": np.array([1, -1])},
+        {"adj_indptr": np.array([0, 10**8, 2])},
+        {"adj_indptr": np.array([0, -5, 2])},
+        {"adj_indices": np.array([1.5, 0.0])},
+        {"adj_shape": np.array(2)},
+        {"labels": np.array([0.5, 1.0])},
+        {"labels": np.array([{}, {}], dtype=object)},
+        {"attr_data": np.array([np.nan, 1.0])},
+    ],
+    ids=str,
+)
+def test_a_damaged_graph_is_refused_in_words(tmp_path, damage):
+    swap = sparse.csr_matrix([[0, 1.0], [1, 0]])
+    arrays = {
+        f"{prefix}_{part}": np.asarray(getattr(swap, part))
+        for prefix in ("adj", "attr")
+        for part in ("data", "indices", "indptr", "shape")
+    }
+    np.savez(tmp_path / "g.npz", **{**arrays, "labels": np.array([0, 1]), **damage})
+    with pytest.raises(BrokenFile, match=r"g\.npz"):
+        read_npz(tmp_path / "g.npz")
+
+
+def test_a_missing_archive_is_named(tmp_path):
+    with pytest.raises(MissingFile, match=r"g\.npz must be a graph archive"):
         read_npz(tmp_path / "g.npz")
 
 

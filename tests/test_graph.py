@@ -43,8 +43,15 @@ def test_a_graph_cannot_be_written_to():
         ({"features": np.full((3, 3), np.inf)}, "features must be finite"),
         ({"features": [["a"], ["b"], ["c"]]}, "features must be numbers"),
         ({"labels": [0, 1]}, "g has 3 nodes but 2 labels; write -1"),
-        ({"labels": [0, 1, -2]}, "labels must be >= -1, got -2"),
+        ({"labels": [0, 1, -2]}, "labels must be >= -1 and < 65536, got -2"),
         ({"labels": [0.0, 1.0, 2.0]}, "labels must be whole numbers"),
+        ({"labels": [0, 1, 10**9]}, "labels must be >= -1 and < 65536, got 1000000000"),
+        ({"labels": np.array([0, 1, 2**64 - 1], dtype=np.uint64)}, "labels must be >= -1 and < 65536"),
+        ({"labels": [[0], [1, 2], [3]]}, "labels must have one axis"),
+        ({"adjacency": (3, 3)}, "adjacency must be a matrix of numbers"),
+        ({"adjacency": PATH * 1j}, "adjacency must be a matrix of numbers"),
+        ({"features": PATH * 1j}, "features must be numbers"),
+        ({"class_names": 3}, "class_names must be a list of names, got 3"),
         ({"class_names": ["one"]}, "labels count 2 classes but there are 1 class names"),
         ({"node_names": ["one"]}, "g has 3 nodes but 1 node names"),
     ],
@@ -52,6 +59,18 @@ def test_a_graph_cannot_be_written_to():
 def test_a_mistake_is_told_in_words(change, sentence):
     with pytest.raises(InvalidInput, match=sentence):
         Graph(**{"adjacency": PATH, "features": np.eye(3), "labels": [0, 1, 1], "name": "g", **change})
+
+
+def test_entries_outside_the_matrix_are_found_before_they_can_do_harm():
+    """scipy trusts the arrays of a CSR matrix; used unchecked, such an index ends the process."""
+    broken = sparse.csr_matrix(PATH, dtype=np.float32)
+    broken.indices[0] = 10**8
+    with pytest.raises(InvalidInput, match="adjacency must be a matrix of numbers"):
+        Graph(broken, features=np.eye(3), labels=[0, 1, 1])
+
+
+def test_names_may_come_as_an_array():
+    assert Graph(PATH, np.eye(3), [0, 1, 1], class_names=np.array(["a", "b"])).class_names == ("a", "b")
 
 
 def test_a_graph_needs_a_node():

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
 from apgcn import halting
 from apgcn.noise import Noise
 from apgcn.operators import NormalizedAdjacency
-from apgcn.propagation import AdaptivePropagation
+from apgcn.propagation import AdaptivePropagation, listen
 from apgcn.tensors import Adjacency
 
 WORKED = json.loads((Path(__file__).parent / "fixtures" / "halting.json").read_text())
@@ -90,6 +90,7 @@ def problems(draw):
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(problems())
+@example(([], [[1.0]], [0.0], -1.125, 5, 0.01))  # K = 5: a fifth has no finite binary expansion
 def test_K_R_p_output_and_gradients_equal_a_loop_over_nodes(problem):
     edges, *numbers, max_steps, epsilon = problem
     z0, Q, q = (torch.tensor(number, dtype=torch.float64, requires_grad=True) for number in numbers)
@@ -105,13 +106,17 @@ def test_K_R_p_output_and_gradients_equal_a_loop_over_nodes(problem):
     h, K, R, p, output = zip(*answers, strict=True)
     assert found.steps[0].tolist() == list(K)
     torch.testing.assert_close(found.remainder[0], torch.stack([torch.as_tensor(r, dtype=torch.float64) for r in R]))
-    torch.testing.assert_close(found.output[0], torch.stack(output))
+    torch.testing.assert_close(found.output[0], torch.stack(output), rtol=1e-12, atol=1e-12)
 
     probabilities = torch.stack([torch.stack(row) for row in h], dim=1)
     weights = halting.step_weights(probabilities, found.steps[0], found.remainder[0])
     for node in range(nodes):
         expected = torch.stack([torch.as_tensor(value, dtype=torch.float64) for value in p[node]])
         torch.testing.assert_close(weights[: K[node], node], expected)
+
+    z = torch.stack(listen(NormalizedAdjacency(), z0[None], adjacency_of(edges, nodes), steps=max_steps, noise=None))
+    combined = halting.combine(z[:, 0], weights, found.steps[0])
+    torch.testing.assert_close(combined, torch.stack(output), rtol=1e-12, atol=1e-12)
 
     # one number that depends on every output and remainder, differently
     mixer = torch.sin(torch.arange(1.0, nodes * z0.shape[1] + 1, dtype=torch.float64)).view(nodes, -1)
@@ -136,3 +141,8 @@ def test_what_the_definitions_promise(max_steps, nodes, seed):
     assert ((p >= 0) & (p <= 1)).all()
     z = torch.ones(max_steps + 1, nodes, 2, dtype=h.dtype)
     torch.testing.assert_close(halting.combine(z, p, steps), z[0])  # a mean of equal values is that value
+
+
+def test_a_budget_that_is_filled_exactly_is_filled():
+    assert halting.stopping_times(torch.full((3, 1), 0.5), epsilon=0.0).tolist() == [2]
+    assert halting.stopping_times(torch.full((4, 1), 0.25), epsilon=0.25).tolist() == [3]

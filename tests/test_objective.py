@@ -47,5 +47,5 @@ def test_only_training_nodes_pay_for_their_steps():
 
 
 def test_sets_of_a_pack_must_be_equally_large():
-    with pytest.raises(InvalidInput, match=r"training sets of a pack must be equally large .* sizes \[2, 3\]"):
+    with pytest.raises(InvalidInput, match=r"training sets of a pack must be equally large .* got \[2, 3\]"):
         Nodes.of([np.arange(2), np.arange(3)], torch.zeros(5, dtype=torch.int64), what="training")

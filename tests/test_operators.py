@@ -4,6 +4,7 @@ import torch
 from conftest import random_graph
 from scipy import sparse
 
+from apgcn.errors import InvalidInput
 from apgcn.noise import Noise
 from apgcn.operators import OPERATORS, NormalizedAdjacency, PageRank, step_matrices
 from apgcn.propagation import FixedPropagation
@@ -111,6 +112,13 @@ def test_every_operator_answers_alike_when_nodes_are_renamed(operator):
     output = FixedPropagation(operator, steps=4)(seeds, GraphTensors.of(graph).adjacency).output
     again = FixedPropagation(operator, steps=4)(seeds[:, order], renamed).output
     torch.testing.assert_close(output[:, order], again)
+
+
+def test_impossible_operators_are_told_in_words():
+    with pytest.raises(InvalidInput, match=r"teleport must be in \[0, 1\), got -3"):
+        PageRank(teleport=-3)
+    with pytest.raises(InvalidInput, match=r"edge_dropout must be in \[0, 1\), got 1"):
+        NormalizedAdjacency(edge_dropout=1)
 
 
 def test_an_isolated_node_keeps_its_own_value():

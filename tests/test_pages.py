@@ -1,5 +1,6 @@
 """README and docs: what they show runs, what they claim is on record, what they link to exists."""
 
+import json
 import re
 import runpy
 from dataclasses import replace
@@ -35,6 +36,17 @@ def test_the_tables_are_what_the_records_give():
     for page in script["PAGES"]:
         assert page.read_text() == script["renewed"](page.read_text()), f"{page.name}: run scripts/results --write"
         assert "± " in page.read_text()
+
+
+def test_the_records_reach_what_was_promised():
+    """Twenty test splits, one initialisation each."""
+    results = ROOT / "results" / "cpu-20-runs"
+    cora_ml, citeseer = (json.loads((results / f"{name}.json").read_text()) for name in ("cora_ml", "citeseer"))
+    assert cora_ml["runs"] == citeseer["runs"] == 20
+    assert cora_ml["accuracy_mean"] >= 0.849
+    assert 8.5 <= cora_ml["steps_mean"] <= 10
+    assert citeseer["accuracy_mean"] >= 0.750
+    assert max(cora_ml["seconds"], citeseer["seconds"]) < 15 * 60
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -27,13 +27,14 @@ def test_each_run_stops_as_if_it_were_alone():
     expected = [one_run_by_hand(accuracies[:, run], losses[:, run], 12) for run in range(30)]
 
     stopping, members = EarlyStopping(30, patience=12), torch.arange(30)
-    found = {}
+    found, best_epoch = {}, torch.zeros(30, dtype=torch.int64)
     for epoch in range(1, 201):
         at = members.numpy()
-        stopping.update(epoch, torch.from_numpy(accuracies[epoch - 1, at]), torch.from_numpy(losses[epoch - 1, at]))
+        accuracy, loss = (torch.from_numpy(values[epoch - 1, at]) for values in (accuracies, losses))
+        best_epoch[members[stopping.update(epoch, accuracy, loss)]] = epoch
         finished = stopping.finished(epoch) if epoch < 200 else torch.ones(len(members), dtype=torch.bool)
         for place in finished.nonzero().flatten().tolist():
-            found[members[place].item()] = (stopping.best_epoch[place].item(), epoch)
+            found[members[place].item()] = (best_epoch[members[place]].item(), epoch)
         stopping.select((~finished).nonzero().flatten())
         members = members[~finished]
         if not len(members):
@@ -45,17 +46,21 @@ def test_each_run_stops_as_if_it_were_alone():
 def test_ties_in_accuracy_are_broken_by_the_loss_at_the_best_epoch():
     stopping = EarlyStopping(1, patience=10)
     epochs = [(0.5, 1.0), (0.4, 0.2), (0.5, 0.9), (0.5, 0.95)]  # the 0.2 belongs to a lower accuracy
-    for epoch, (accuracy, loss) in enumerate(epochs, start=1):
-        stopping.update(epoch, torch.tensor([accuracy], dtype=torch.float64), torch.tensor([loss]))
-    assert stopping.best_epoch.tolist() == [3]
+    best = [
+        stopping.update(epoch, torch.tensor([accuracy], dtype=torch.float64), torch.tensor([loss])).item()
+        for epoch, (accuracy, loss) in enumerate(epochs, start=1)
+    ]
+    assert best == [True, False, True, False]
     assert stopping.last_improvement.tolist() == [2]  # neither 0.5 nor 0.9 was better than ever before
 
 
-def test_a_loss_that_is_not_a_number_runs_out_of_patience():
+@pytest.mark.parametrize("loss", [torch.nan, torch.inf])
+def test_a_run_whose_loss_is_not_finite_is_never_at_its_best_and_runs_out_of_patience(loss):
     stopping = EarlyStopping(1, patience=2)
-    for epoch in (1, 2, 3):
-        stopping.update(epoch, torch.tensor([0.1], dtype=torch.float64), torch.tensor([torch.nan]))
-    assert stopping.finished(3).tolist() == [True]
+    for epoch in (1, 2):
+        best = stopping.update(epoch, torch.tensor([0.9], dtype=torch.float64), torch.tensor([loss]))
+        assert not best.item()
+    assert stopping.finished(2).tolist() == [True]
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,13 @@ def test_a_run_stops_at_the_same_epoch_in_any_company(graph):
     assert len({result.epochs for result in together}) > 2
 
 
-def test_the_same_key_gives_the_same_bits(graph):
-    (first,), (second,) = (train_pack(graph, runs_of(graph, 1), ALL_DROPOUT, SHORT) for _ in range(2))
+@pytest.mark.parametrize("sparse_features", [False, True])
+def test_the_same_key_gives_the_same_bits(graph, cora, sparse_features):
+    if sparse_features:
+        graph, runs = cora, benchmark_runs(cora, 1)
+    else:
+        runs = runs_of(graph, 1)
+    (first,), (second,) = (train_pack(graph, runs, ALL_DROPOUT, SHORT) for _ in range(2))
     assert np.array_equal(first.logits, second.logits)
     assert np.array_equal(first.history.training_loss, second.history.training_loss)
     assert all(torch.equal(first.weights[name], second.weights[name]) for name in first.weights)
@@ -90,9 +95,57 @@ def test_another_key_gives_other_noise(graph, split_seed, initialisation):
     )
 
 
-def test_settings_do_not_change_the_noise(graph):
+def test_settings_that_draw_nothing_do_not_change_the_noise(graph):
+    """After a step they differ, and so they do not merely start alike: without a price or l2, they do not."""
     cheap, dear = (weights_after(graph, runs_of(graph, 1), 0, APGCNSettings(penalty=p)) for p in (0.0, 1.0))
     assert torch.equal(cheap["first.weight"], dear["first.weight"])
+    plain, other = (
+        weights_after(graph, runs_of(graph, 1), 4, training=replace(SHORT, patience=p, watch=w))
+        for p, w in ((50, "stopping"), (60, "training"))
+    )
+    assert torch.equal(plain["first.weight"], other["first.weight"])
+
+
+@pytest.mark.parametrize("epochs", [1, 7])
+def test_what_an_epoch_reports_can_be_worked_out_from_its_weights(graph, epochs):
+    """Evaluated after the step, dropout off: objective on the training set, cross-entropy and accuracy of stopping."""
+    run, settings = runs_of(graph, 1)[0], APGCNSettings(hidden=16, penalty=0.3)
+    training = TrainingSettings(max_epochs=epochs, l2=0.2)
+    (result,) = train_pack(graph, [run], settings, training)
+    tensors = GraphTensors.of(graph)
+    network = settings.build(tensors, Noise([0]))
+    network.load_state_dict(weights_after(graph, [run], epochs, settings, replace(training, max_epochs=100)))
+    with torch.no_grad():
+        logits, steps, remainder = (value[0] for value in network(tensors))
+        chances = torch.log_softmax(logits.double(), dim=-1)
+    train, stopping = (torch.from_numpy(nodes.copy()) for nodes in (run.split.train, run.split.stopping))
+    surprise = lambda nodes: -chances[nodes, tensors.labels[nodes]].mean().item()  # noqa: E731
+    objective = surprise(train) + 0.2 / 2 * network.first.weight.square().sum().item()
+    objective += 0.3 * (steps + remainder)[train].mean().item()
+    history = result.history
+    assert history.training_loss[-1] == pytest.approx(objective, rel=1e-5)
+    assert history.stopping_loss[-1] == pytest.approx(surprise(stopping), rel=1e-5)
+    right = (logits[stopping].argmax(-1) == tensors.labels[stopping]).double().mean().item()
+    assert history.stopping_accuracy[-1] == pytest.approx(right)
+    assert history.steps_mean[-1] == pytest.approx(steps.double().mean().item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("change", [{"learning_rate": 0.02}, {"l2": 0.1}], ids=str)
+def test_every_setting_of_training_reaches_the_step(graph, change):
+    usual, changed = (
+        weights_after(graph, runs_of(graph, 1), 1, training=one)
+        for one in (TrainingSettings(), TrainingSettings(**change))
+    )
+    assert not torch.equal(usual["first.weight"], changed["first.weight"])
+
+
+def test_every_epoch_hears_other_noise(graph):
+    pack = Pack(GraphTensors.of(graph), runs_of(graph, 1), ALL_DROPOUT, TrainingSettings())
+    outputs = []
+    for epoch in (1, 2):
+        pack.noise.seek(epoch)
+        outputs.append(pack.model(pack.graph, pack.noise).output)
+    assert not torch.equal(*outputs)
 
 
 def test_the_best_weights_are_kept_and_restored(graph):
@@ -126,8 +179,10 @@ def test_the_watched_loss_decides_when_to_stop(graph):
     assert ends["stopping"] != ends["training"]
 
 
-def test_the_halting_unit_moves_on_every_fifth_epoch_only_momentum_included(graph):
-    pack = Pack(GraphTensors.of(graph), runs_of(graph, 2), APGCNSettings(hidden=16, penalty=0.1), TrainingSettings())
+@pytest.mark.parametrize("every", [1, 3, 5])
+def test_the_halting_unit_moves_on_every_fifth_epoch_only_momentum_included(graph, every):
+    settings = APGCNSettings(hidden=16, penalty=0.1, halting_every=every)
+    pack = Pack(GraphTensors.of(graph), runs_of(graph, 2), settings, TrainingSettings())
     moved = []
     for _ in range(15):
         before = {name: weight.detach().clone() for name, weight in pack.model.named_parameters()}
@@ -135,7 +190,7 @@ def test_the_halting_unit_moves_on_every_fifth_epoch_only_momentum_included(grap
         moved.append({name for name, weight in pack.model.named_parameters() if not torch.equal(weight, before[name])})
     unit = {"propagation.halting_unit.weight", "propagation.halting_unit.bias"}
     for epoch, names in enumerate(moved, start=1):
-        assert names & unit == (unit if epoch % 5 == 0 else set()), epoch
+        assert names & unit == (unit if epoch % every == 0 else set()), epoch
         assert "first.weight" in names
 
 
@@ -160,10 +215,18 @@ def test_one_step_of_the_pack_is_one_step_of_torch_adam(graph):
 
 
 def test_a_pack_learns(graph):
-    """Labels that follow from the features are found: far better than the third that guessing gives."""
-    learnable = replace(graph, labels=graph.features[:, :3].argmax(axis=1))
-    results = train_pack(learnable, runs_of(learnable, 4), APGCNSettings(edge_dropout=0.0), TrainingSettings(l2=0.0))
-    assert np.mean([result.accuracy(result.run.split.train) for result in results]) > 0.8
+    """Labels that can be read off the features of a node without neighbours are found, where guessing finds a third."""
+    features = np.eye(3)[graph.labels] + graph.features[:, :3] / 2
+    learnable = replace(graph, adjacency=graph.adjacency * 0, features=features)
+    results = train_pack(learnable, runs_of(learnable, 4), APGCNSettings(), TrainingSettings(l2=0.0))
+    assert min(result.test_accuracy for result in results) > 0.9
+
+
+def test_a_diverged_run_keeps_its_initial_weights_and_says_so(graph):
+    run = runs_of(graph, 1)[0]
+    (result,) = train_pack(graph, [run], ALL_DROPOUT, TrainingSettings(learning_rate=1e30, patience=5))
+    assert result.best_epoch == 0
+    assert torch.equal(result.weights["first.weight"], weights_after(graph, [run], 0)["first.weight"])
 
 
 def test_results_come_in_the_order_of_the_runs_whatever_the_packs(graph, monkeypatch):
@@ -205,9 +268,27 @@ def test_a_run_that_does_not_fit_the_graph_is_refused_before_training(graph, cha
     labels[7] = -1
     run = replace(runs_of(graph, 1)[0], **{"split": Split([0], [1]), **change})
     with pytest.raises(InvalidInput, match=sentence):
-        train(replace(graph, labels=labels), [run])
-    with pytest.raises(InvalidInput, match="at least one run"):
-        train(graph, [])
+        train(replace(graph, labels=labels), [run], ALL_DROPOUT)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"runs": []}, "at least one run"),
+        ({"runs": "run"}, "runs must hold runs"),
+        ({"runs": Run(Split([0], [1]))}, "runs must be a list of runs"),
+        ({"model": TrainingSettings()}, "model must be the settings of a model"),
+        ({"device": "tpu"}, "device must be cpu, cuda or cuda:N, got 'tpu'"),
+    ],
+)
+def test_other_mistakes_in_a_call_are_told_in_words(graph, arguments, sentence):
+    with pytest.raises(InvalidInput, match=sentence):
+        train(**{"graph": graph, "runs": runs_of(graph, 1), "model": ALL_DROPOUT, **arguments})
+
+
+def test_a_graph_without_features_cannot_be_trained_on(graph):
+    with pytest.raises(InvalidInput, match="at least one feature"):
+        train(replace(graph, features=np.zeros((60, 0))), runs_of(graph, 1), ALL_DROPOUT)
 
 
 def test_nodes_without_a_label_do_not_count_as_wrong(graph):

@@ -16,7 +16,7 @@ from apgcn.errors import InvalidInput, MissingDevice
 
 def resolve(name: str) -> torch.device:
     """The device called `cpu`, `cuda` or `cuda:N`."""
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+    if not re.fullmatch(r"cpu|cuda(:(0|[1-9][0-9]?))?", name):
         raise InvalidInput(f"device must be cpu, cuda or cuda:N, got {name!r}.")
     device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():

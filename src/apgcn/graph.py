@@ -9,6 +9,8 @@ from scipy import sparse
 
 from apgcn.errors import InvalidInput
 
+MOST_CLASSES = 2**16
+
 
 @dataclass(frozen=True, eq=False)
 class Graph:
@@ -51,8 +53,8 @@ class Graph:
             "adjacency": _as_csr(self.adjacency, what="adjacency"),
             "features": _as_csr(self.features, what="features") if sparse_features else _as_dense(self.features),
             "labels": labels,
-            "class_names": tuple(str(name) for name in (self.class_names or range(classes))),
-            "node_names": None if self.node_names is None else tuple(str(name) for name in self.node_names),
+            "class_names": _as_names(self.class_names, what="class_names") or _as_names(range(classes), what="classes"),
+            "node_names": None if self.node_names is None else _as_names(self.node_names, what="node_names"),
         }
         for name, value in settled.items():
             object.__setattr__(self, name, value)  # frozen from here on
@@ -105,7 +107,12 @@ class Graph:
 
 def _as_csr(matrix, *, what: str) -> sparse.csr_matrix:
     try:
+        if not sparse.issparse(matrix):
+            matrix = np.asarray(matrix)
+        if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
+            raise ValueError(f"{matrix.dtype} of shape {matrix.shape}")
         csr = sparse.csr_matrix(matrix, dtype=np.float32, copy=True)
+        csr.check_format(full_check=True)  # indices in range, which scipy trusts later on
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{what} must be a matrix of numbers, got {type(matrix).__name__} ({error}).") from error
     csr.sum_duplicates()
@@ -119,7 +126,10 @@ def _as_csr(matrix, *, what: str) -> sparse.csr_matrix:
 
 def _as_dense(features) -> np.ndarray:
     try:
-        dense = np.array(features, dtype=np.float32)
+        given = np.asarray(features)
+        if given.dtype.kind not in "fiub":
+            raise ValueError(f"{given.dtype}")
+        dense = np.array(given, dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"features must be numbers, got {type(features).__name__} ({error}).") from error
     if dense.ndim != 2:
@@ -131,13 +141,24 @@ def _as_dense(features) -> np.ndarray:
 
 
 def _as_labels(labels) -> np.ndarray:
-    given = np.asarray(labels)
+    try:
+        given = np.asarray(labels)
+    except ValueError as error:
+        raise InvalidInput(f"labels must have one axis (nodes), got {error}.") from error
     if given.ndim != 1:
         raise InvalidInput(f"labels must have one axis (nodes), got shape {given.shape}.")
     if given.dtype.kind not in "iu":
         raise InvalidInput(f"labels must be whole numbers, -1 for unknown, got {given.dtype}.")
+    if len(given) and not -1 <= given.min() <= given.max() < MOST_CLASSES:
+        worst = given.min() if given.min() < -1 else given.max()
+        raise InvalidInput(f"labels must be >= -1 and < {MOST_CLASSES}, got {worst}.")
     numbers = given.astype(np.int64)
-    if len(numbers) and numbers.min() < -1:
-        raise InvalidInput(f"labels must be >= -1, got {numbers.min()}.")
     numbers.setflags(write=False)
     return numbers
+
+
+def _as_names(given, *, what: str) -> tuple[str, ...]:
+    try:
+        return tuple(str(name) for name in given)
+    except TypeError as error:
+        raise InvalidInput(f"{what} must be a list of names, got {given!r}.") from error

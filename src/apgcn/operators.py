@@ -13,6 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from apgcn.checks import check_share
 from apgcn.noise import Noise, keep_factor
 from apgcn.sparse import SparseMatrix
 from apgcn.tensors import Adjacency, normalize
@@ -39,6 +40,9 @@ class NormalizedAdjacency:
 
     edge_dropout: float = 0.5
 
+    def __post_init__(self) -> None:
+        check_share("edge_dropout", self.edge_dropout)
+
     def begin(self, seeds: Tensor, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> Step:
         matrices = step_matrices(adjacency, self.edge_dropout, steps=steps, noise=noise)
         return lambda k, z: matrices[k - 1] @ z
@@ -50,6 +54,10 @@ class PageRank:
 
     teleport: float = 0.1
     edge_dropout: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_share("teleport", self.teleport)
+        check_share("edge_dropout", self.edge_dropout)
 
     def begin(self, seeds: Tensor, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> Step:
         matrices = step_matrices(adjacency, self.edge_dropout, steps=steps, noise=noise)

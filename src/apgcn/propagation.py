@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from apgcn import halting
-from apgcn.errors import InvalidInput
+from apgcn.checks import check_whole
 from apgcn.layers import Linear, dropout
 from apgcn.noise import Noise
 from apgcn.operators import Operator
@@ -56,7 +56,8 @@ class FixedPropagation(nn.Module):
     def __init__(self, operator: Operator, *, steps: int = 10):
         super().__init__()
         self.operator = operator
-        self.steps = _at_least_one("steps", steps)
+        check_whole("steps", steps)
+        self.steps = steps
 
     def forward(self, seeds: Tensor, adjacency: Adjacency, noise: Noise | None = None) -> Propagated:
         output = listen(self.operator, seeds, adjacency, steps=self.steps, noise=noise)[-1]
@@ -107,7 +108,8 @@ class AdaptivePropagation(nn.Module):
     ):
         super().__init__()
         self.operator = operator
-        self.max_steps = _at_least_one("max_steps", max_steps)
+        check_whole("max_steps", max_steps)
+        self.max_steps = max_steps
         self.epsilon = epsilon
         self.seed_dropout = seed_dropout
         self.update_dropout = update_dropout
@@ -126,7 +128,7 @@ class AdaptivePropagation(nn.Module):
 
     def _combine(self, z: Tensor, p: Tensor, steps: Tensor, noise: Noise | None) -> Tensor:
         """`halting.combine`, written as one weighted sum over z^0..z^T, with the script's dropout on updates."""
-        updates = (halting.step_numbers(p) <= steps) / steps  # (T, runs, nodes)
+        updates = (halting.step_numbers(p) <= steps).to(p) / steps  # (T, runs, nodes)
         if noise is not None and self.update_dropout > 0:
             updates = updates * noise.keep(len(p), p.shape[-1], rate=self.update_dropout).transpose(0, 1).to(p)
         new = updates * p
@@ -137,9 +139,3 @@ class AdaptivePropagation(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.operator}, max_steps={self.max_steps}"
-
-
-def _at_least_one(name: str, value: int) -> int:
-    if value < 1:
-        raise InvalidInput(f"{name} must be >= 1, got {value}.")
-    return value

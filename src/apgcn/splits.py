@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from apgcn.checks import check_whole
 from apgcn.errors import InvalidInput
 
 VISIBLE_SEED = 4143496719
@@ -113,6 +114,7 @@ def split_for_validation(labels, seed: int, *, visible: int = 1500, per_class: i
 
 
 def _draw(labels: np.ndarray, seed: int, *, visible: int, per_class: int, stopping: int, reveal_test: bool) -> Split:
+    check_whole("seed", seed, least=0, most=2**32 - 1)
     _check_sizes(labels, visible=visible, per_class=per_class, stopping=stopping)
     seen = np.random.RandomState(VISIBLE_SEED).choice(np.arange(len(labels)), visible, replace=False)
     classes = int(labels.max()) + 1
@@ -137,13 +139,14 @@ def _without(nodes: np.ndarray, excluded: np.ndarray) -> np.ndarray:
 
 
 def _check_sizes(labels: np.ndarray, *, visible: int, per_class: int, stopping: int) -> None:
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise InvalidInput(f"labels must be whole numbers with one axis, got {labels.dtype} of shape {labels.shape}.")
     if len(labels) == 0 or labels.min() < 0:
         raise InvalidInput(
             "the benchmark splits need a label for every node; -1 came; draw a split of your own instead."
         )
     for name, value in (("visible", visible), ("per_class", per_class), ("stopping", stopping)):
-        if value < 1:
-            raise InvalidInput(f"{name} must be >= 1, got {value}.")
+        check_whole(name, value)
     if visible > len(labels):
         raise InvalidInput(f"visible must be at most the number of nodes, {len(labels)}, got {visible}.")
     needed = per_class * (int(labels.max()) + 1) + stopping

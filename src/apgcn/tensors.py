@@ -15,7 +15,7 @@ from apgcn.sparse import Pattern, SparseMatrix
 
 
 class Adjacency:
-    """Who hears whom, every node itself included: A + I.
+    """Who hears whom, every node itself included: A + I, where a self-loop in A counts as the one in I.
 
     Attributes
     ----------

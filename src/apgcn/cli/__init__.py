@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from typing import Annotated
@@ -44,7 +45,9 @@ def _options(
 
 def main() -> None:
     """Run the command and leave with its exit status."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # asked to end: clean up as after Ctrl-C
+    for ending in ("SIGTERM", "SIGHUP"):  # asked to end, or the terminal is gone: clean up as after Ctrl-C
+        if hasattr(signal, ending):
+            signal.signal(getattr(signal, ending), signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
 
@@ -52,6 +55,7 @@ def run(arguments: list[str]) -> int:
     """Run the command with these arguments; returns the exit status."""
     try:
         status = app(arguments or ["--help"], prog_name="apgcn", standalone_mode=False) or 0
+        sys.stdout.flush()
         if status == INTERRUPTED:  # some versions of typer turn Ctrl-C into this
             raise KeyboardInterrupt
         return status
@@ -60,12 +64,19 @@ def run(arguments: list[str]) -> int:
     except UsageError as error:
         return _complain(error.format_message(), 2)  # type: ignore[attr-defined]
     except (KeyboardInterrupt, typer.Abort):
-        return _complain("interrupted; nothing was written.", INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output has left
-        sys.stderr.close()
+        return _complain("interrupted.", INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output has left; what is buffered has nowhere to go
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
+    except (OSError, UnicodeError) as error:
+        return _complain(f"{error}; check the path, its permissions and the space left.", 2)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "memory" not in str(error):
+            raise
+        return _complain("there is not enough memory; train a smaller graph, fewer steps or fewer hidden units.", 2)
 
 
 def _complain(sentence: str, status: int) -> int:
-    print(f"apgcn: {' '.join(sentence.split())}", file=sys.stderr)
+    if sys.stderr:
+        print(f"apgcn: {' '.join(sentence.split())}", file=sys.stderr)
     return status

@@ -29,7 +29,8 @@ def progress_bar(runs: int, *, label: str) -> Iterator[Callable[[Any], None]]:
         TimeRemainingColumn(compact=True),
         TextColumn("left"),
     )
-    with Progress(*columns, console=Console(stderr=True), refresh_per_second=4, transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(escape(label), total=1.0, epoch=0, done=0, runs=runs)
         yield lambda at: bar.update(task, completed=at.share, epoch=at.epoch, done=at.done)
 
@@ -55,7 +56,8 @@ def trained(dataset: Any, split: Any, summary: Mapping[str, Any], *, changed: Se
     others = [text for text in changed if text.partition("=")[0] not in ("penalty", "max_steps")]
     console.print(f"settings {escape(', '.join([*shown, *others]))}, the others as the paper's for this graph")
     console.print()
-    spread = "" if interval is None else f" ± {100 * interval:.2f} (95 % interval over {runs} runs)"
+    plus_minus = "±" if _can_print("±") else "+-"
+    spread = "" if interval is None else f" {plus_minus} {100 * interval:.2f} (95 % interval over {runs} runs)"
     console.print(f"accuracy on test nodes  [bold]{100 * summary['accuracy_mean']:.2f} %[/]{spread}")
     console.print(
         f"steps K                 [bold]{summary['steps_mean']:.2f}[/] on average, "
@@ -76,16 +78,25 @@ def trained(dataset: Any, split: Any, summary: Mapping[str, Any], *, changed: Se
 def histogram(counts: Sequence[int]) -> list[str]:
     """Nodes by the number of steps they took, as bars.
 
-    >>> for line in histogram([0, 2, 6]): print(line)
+    >>> for line in histogram([0, 2, 6]): print(line.replace("█", "#"))
       K =  1 |                                            0.0 %
-      K =  2 |█████████████                              25.0 %
-      K =  3 |████████████████████████████████████████   75.0 %
+      K =  2 |#############                              25.0 %
+      K =  3 |########################################   75.0 %
     """
     total, longest = sum(counts), max(counts)
+    block = "█" if _can_print("█") else "#"
     return [
-        f"  K = {k:2} |{'█' * round(BAR * count / longest):{BAR}} {100 * count / total:6.1f} %"
+        f"  K = {k:2} |{block * round(BAR * count / longest):{BAR}} {100 * count / total:6.1f} %"
         for k, count in enumerate(counts, start=1)
     ]
+
+
+def _can_print(character: str) -> bool:
+    try:
+        character.encode(getattr(sys.stdout, "encoding", None) or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def duration(seconds: float) -> str:
@@ -122,7 +133,7 @@ def _suggestions(summary: Mapping[str, Any], changed: Sequence[str]) -> list[str
     typed = "".join(f" --set {text}" for text in changed)
     dearer = 10 * summary["settings"]["penalty"] or 0.005
     lines = {}
-    if summary["steps_mean"] > 2:
+    if summary["steps_mean"] > 2 and dearer <= 1:
         lines[f"{again} --penalty {dearer:g}"] = "a dearer step: nodes stop earlier"
     if summary["runs"] < 20:
         lines[f"{again}{typed} --runs 20"] = "every test split once, with an interval"

@@ -12,6 +12,7 @@ import typer
 
 from apgcn.cli import show
 from apgcn.cli.settings import parse_settings
+from apgcn.errors import InvalidInput
 
 
 def train(
@@ -34,34 +35,44 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Train AP-GCN on a benchmark graph and say how far its nodes listened."""
+    from apgcn.checks import check_whole
     from apgcn.cleaning import clean
     from apgcn.datasets import describe, load
     from apgcn.devices import resolve
     from apgcn.io.folders import new_folder
     from apgcn.training.packs import train as train_runs
     from apgcn.training.paper import paper_settings
-    from apgcn.training.runs import benchmark_runs
+    from apgcn.training.runs import MOST_RUNS, benchmark_runs
     from apgcn.training.saving import save
     from apgcn.training.summary import summarize
 
     described = describe(dataset)
+    check_whole("runs", runs, most=MOST_RUNS)
+    check_whole("seed", seed, least=0)
     typed = [*(chosen or []), *_as_settings(penalty=penalty, max_steps=max_steps)]
     model, training = paper_settings(dataset, **parse_settings(typed))
     place = resolve(device)
-    with new_folder(out) if out else nullcontext() as folder:
-        graph = clean(load(dataset))
-        planned = benchmark_runs(graph, runs, seed=seed)
-        started = time.perf_counter()
-        with show.progress_bar(len(planned), label=f"AP-GCN on {described.title}") as report:
-            results = train_runs(graph, planned, model, training, device=place, progress=report)
-        seconds = time.perf_counter() - started
-        summary = summarize(results, model, training, device=place, seconds=seconds)
-        if folder:
-            save(folder, results, summary)
-    if as_json:
-        print(json.dumps(summary))
-    else:
-        show.trained(described, planned[0].split, summary, changed=typed, out=out)
+    summary = None
+    try:
+        with new_folder(out) if out else nullcontext() as folder:
+            graph = clean(load(dataset))
+            planned = benchmark_runs(graph, runs, seed=seed)
+            started = time.perf_counter()
+            with show.progress_bar(len(planned), label=f"AP-GCN on {described.title}") as report:
+                results = train_runs(graph, planned, model, training, device=place, progress=report)
+            summary = summarize(results, model, training, device=place, seconds=time.perf_counter() - started)
+            if folder:
+                save(folder, results, summary)
+    finally:  # also when it could not be saved: what was trained is not lost
+        if summary and as_json:
+            print(json.dumps(summary, allow_nan=False))
+        elif summary:
+            show.trained(described, planned[0].split, summary, changed=typed, out=out)
+    if summary["diverged"]:
+        raise InvalidInput(
+            f"{summary['diverged']} of {len(planned)} runs diverged: their loss was never finite; "
+            "make learning_rate, penalty or l2 smaller."
+        )
 
 
 def _as_settings(**options: float | None) -> list[str]:

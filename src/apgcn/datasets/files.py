@@ -20,8 +20,13 @@ def folders() -> Iterator[Path]:
     """Where files are looked for, in this order; a download goes to the first."""
     named = os.environ.get("APGCN_DATA")
     if named:
-        yield Path(named)
-    yield Path(_pooch().os_cache("apgcn"))
+        yield Path(named).expanduser()
+    try:
+        yield Path(_pooch().os_cache("apgcn"))
+    except RuntimeError as error:  # a user without a home folder
+        raise MissingFile(
+            f"there is no cache folder ({error}); set APGCN_DATA to a folder for benchmark files."
+        ) from error
 
 
 def find(dataset: Dataset) -> Path | None:
@@ -56,6 +61,8 @@ def _check(path: Path, dataset: Dataset) -> None:
 
 
 def _download(dataset: Dataset, folder: Path) -> Path:
+    if os.path.lexists(folder / dataset.file_name):
+        raise BrokenFile(f"{folder / dataset.file_name} must be a file that can be read; move it away.")
     pooch = _pooch()
     pooch.get_logger().setLevel(logging.WARNING)
     try:
@@ -71,6 +78,7 @@ def _download(dataset: Dataset, folder: Path) -> Path:
             f"{dataset.file_name} is not in {folder} and could not be downloaded from {dataset.address} "
             f"({type(error).__name__}); put it there by hand, or set APGCN_DATA to the folder that has it."
         ) from error
+    Path(kept).chmod(0o644)
     return Path(kept)
 
 

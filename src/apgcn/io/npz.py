@@ -6,13 +6,12 @@ also hold pickled members; those are never opened.
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 
-from apgcn.errors import BrokenFile, InvalidInput
+from apgcn.errors import BrokenFile, InvalidInput, MissingFile
 from apgcn.graph import Graph
 
 
@@ -23,31 +22,37 @@ def read_npz(path: Path, *, name: str | None = None) -> Graph:
     ------
     BrokenFile
         If it is not a NumPy archive, or lacks the arrays of a graph.
+    MissingFile
+        If it is not there.
     """
     path = Path(path)
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return Graph(
-                adjacency=_matrix(archive, "adj", path),
-                features=_matrix(archive, "attr", path),
-                labels=archive["labels"].astype(np.int64),
+                adjacency=_matrix(archive, "adj"),
+                features=_matrix(archive, "attr"),
+                labels=archive["labels"],
                 name=name or path.stem,
                 class_names=_strings(archive, "class_names"),
                 node_names=_strings(archive, "node_names") or None,
             )
-    except FileNotFoundError:
-        raise
+    except FileNotFoundError as error:
+        raise MissingFile(f"{path} must be a graph archive, but there is no such file.") from error
     except InvalidInput as error:
         raise BrokenFile(f"{path}: {error}") from error
-    except (KeyError, OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise BrokenFile(f"{path} is not a graph archive ({error}).") from error
+    except Exception as error:  # a damaged archive can fail in a dozen ways: zip, zlib, header, shapes
+        raise BrokenFile(f"{path} is not a graph archive ({type(error).__name__}: {error}).") from error
 
 
-def _matrix(archive, prefix: str, path: Path) -> sparse.csr_matrix:
+def _matrix(archive, prefix: str) -> sparse.csr_matrix:
     for stem in (f"{prefix}_matrix.", f"{prefix}_"):
         if f"{stem}data" in archive.files:
-            parts = tuple(archive[f"{stem}{part}"] for part in ("data", "indices", "indptr"))
-            return sparse.csr_matrix(parts, shape=tuple(archive[f"{stem}shape"]))
+            data, indices, pointers = (archive[f"{stem}{part}"] for part in ("data", "indices", "indptr"))
+            if not indices.dtype.kind == pointers.dtype.kind == "i":
+                raise InvalidInput(f"{stem}indices and {stem}indptr must be whole numbers.")
+            matrix = sparse.csr_matrix((data, indices, pointers), shape=tuple(archive[f"{stem}shape"].tolist()))
+            matrix.check_format(full_check=True)
+            return matrix
     raise InvalidInput(f"the archive must hold {prefix}_data or {prefix}_matrix.data, got {', '.join(archive.files)}.")
 
 

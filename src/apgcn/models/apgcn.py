@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from apgcn.errors import InvalidInput
+from apgcn.checks import check_number, check_share, check_whole
 from apgcn.graph import Graph
 from apgcn.layers import Linear, dropout
 from apgcn.noise import Noise
@@ -42,13 +42,10 @@ class APGCNSettings:
 
     def __post_init__(self) -> None:
         for name in ("hidden", "max_steps", "halting_every"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(f"{name} must be >= 1, got {getattr(self, name)}.")
+            check_whole(name, getattr(self, name))
         for name in ("dropout", "edge_dropout", "seed_dropout", "update_dropout", "epsilon"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InvalidInput(f"{name} must be in [0, 1), got {getattr(self, name)}.")
-        if not 0 <= self.penalty < float("inf"):
-            raise InvalidInput(f"penalty must be >= 0, got {self.penalty}.")
+            check_share(name, getattr(self, name))
+        check_number("penalty", self.penalty)
 
     def build(self, graph: GraphTensors, noise: Noise) -> APGCN:
         """A pack of networks for a graph, one per run of the noise."""

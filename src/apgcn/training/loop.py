@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from apgcn.graph import Graph
-from apgcn.models.apgcn import APGCNSettings
 from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
 from apgcn.tensors import GraphTensors
+from apgcn.training.history import Evaluation, HistoryLog
 from apgcn.training.objective import Nodes, objective
-from apgcn.training.result import History, RunResult
+from apgcn.training.result import RunResult
 from apgcn.training.runs import Run
 from apgcn.training.settings import TrainingSettings
 from apgcn.training.stopping import EarlyStopping
@@ -29,19 +28,10 @@ class Progress(NamedTuple):
     share: float
 
 
-class Evaluation(NamedTuple):
-    """What an epoch's evaluation found, one value per run."""
-
-    training_loss: Tensor
-    stopping_loss: Tensor
-    stopping_accuracy: Tensor
-    steps_mean: Tensor
-
-
 def train_pack(
     graph: Graph | GraphTensors,
     runs: Sequence[Run],
-    model: ModelSettings = APGCNSettings(),
+    model: ModelSettings,
     training: TrainingSettings = TrainingSettings(),
     *,
     device: torch.device | str = "cpu",
@@ -76,7 +66,7 @@ class Pack:
         self.members = torch.arange(len(runs), device=device)  # which run stands where in the pack
         self.best = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
         self.best_epochs = torch.zeros(len(runs), dtype=torch.int64, device=device)
-        self.histories: list[tuple[Tensor, Tensor]] = []
+        self.history = HistoryLog(len(runs))
         self.epochs = 0
 
     @property
@@ -87,7 +77,7 @@ class Pack:
         self.epochs += 1
         self.step()
         found = self.evaluate()
-        self.histories.append((self.members, torch.stack([value.double() for value in found])))
+        self.history.append(self.members, found)
         watched = found.stopping_loss if self.settings.watch == "stopping" else found.training_loss
         self.remember(self.stopping.update(self.epochs, found.stopping_accuracy, watched))
         finished = self.stopping.finished(self.epochs)
@@ -153,7 +143,7 @@ class Pack:
             weight.data = self.best[name]
         logits, steps, remainder = (value.cpu().numpy() for value in self.model(self.graph))
         labels = self.graph.labels.cpu().numpy()
-        histories = self._histories()
+        histories = self.history.of_each_run()
         return [
             RunResult(
                 run=run,
@@ -167,11 +157,3 @@ class Pack:
             )
             for number, run in enumerate(self.runs)
         ]
-
-    def _histories(self) -> list[History]:
-        table = np.full((len(Evaluation._fields), len(self.runs), self.epochs), np.nan)
-        lengths = np.zeros(len(self.runs), dtype=int)
-        for epoch, (members, values) in enumerate(self.histories):
-            table[:, members.cpu().numpy(), epoch] = values.cpu().numpy()
-            lengths[members.cpu().numpy()] = epoch + 1
-        return [History(*table[:, number, :length].copy()) for number, length in enumerate(lengths)]

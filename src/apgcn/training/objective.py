@@ -35,10 +35,7 @@ class Nodes:
         """Lay the sets of a pack beside each other; they must be equally large."""
         sizes = {len(nodes) for nodes in sets}
         if len(sizes) > 1 or 0 in sizes:
-            raise InvalidInput(
-                f"the {what} sets of a pack must be equally large and not empty, got sizes {sorted(sizes)}; "
-                "train such runs in packs of their own."
-            )
+            raise InvalidInput(f"the {what} sets of a pack must be equally large and not empty, got {sorted(sizes)}.")
         index = torch.as_tensor(np.stack(sets), device=labels.device)
         return cls(index, labels[index])
 

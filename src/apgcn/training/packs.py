@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 
 from apgcn.devices import memory_of, one_thread, resolve
 from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
-from apgcn.models.apgcn import APGCNSettings
 from apgcn.models.network import ModelSettings
 from apgcn.tensors import GraphTensors
 from apgcn.training.loop import Progress, train_pack
@@ -25,7 +25,7 @@ SHARE = 0.6  # of the memory may be taken by a pack
 def train(
     graph: Graph,
     runs: Sequence[Run],
-    model: ModelSettings = APGCNSettings(),
+    model: ModelSettings,
     training: TrainingSettings = TrainingSettings(),
     *,
     device: torch.device | str = "cpu",
@@ -38,7 +38,8 @@ def train(
     graph : Graph
     runs : sequence of Run
         See `benchmark_runs`.
-    model, training : settings
+    model : settings of a network, such as APGCNSettings
+    training : TrainingSettings
     device : "cpu" or "cuda"
         On a CPU one thread is used meanwhile: the tensors are small, and a second thread costs more than it brings.
     progress : function, optional
@@ -51,16 +52,13 @@ def train(
 
     Examples
     --------
-    >>> from apgcn import clean, load, benchmark_runs
+    >>> from apgcn import APGCNSettings, benchmark_runs, clean, load
     >>> graph = clean(load("cora"))
-    >>> result, = train(graph, benchmark_runs(graph, 1), training=TrainingSettings(max_epochs=3))
+    >>> result, = train(graph, benchmark_runs(graph, 1), APGCNSettings(), TrainingSettings(max_epochs=3))
     >>> result.logits.shape, result.steps.shape, result.epochs
     ((2485, 7), (2485,), 3)
     """
-    if not runs:
-        raise InvalidInput("there must be at least one run to train, got none.")
-    for run in runs:
-        check_run(run, graph)
+    runs = _checked(runs, graph, model)
     place = resolve(str(device))
     most = pack_size(graph, model, place)
     results: dict[int, RunResult] = {}
@@ -71,6 +69,24 @@ def train(
             members = [runs[number] for number in pack]
             results.update(zip(pack, train_pack(tensors, members, model, training, progress=report), strict=True))
     return [results[number] for number in range(len(runs))]
+
+
+def _checked(runs: Any, graph: Graph, model: Any) -> list[Run]:
+    """The runs as a list, if they can be trained on this graph."""
+    if not hasattr(model, "build"):
+        raise InvalidInput(f"model must be the settings of a model, such as APGCNSettings(), got {model!r}.")
+    if graph.num_features == 0 or graph.num_classes == 0:
+        raise InvalidInput(f"{graph.name} must have at least one feature and one label to be trained on.")
+    if isinstance(runs, Run) or not isinstance(runs, Iterable):
+        raise InvalidInput(f"runs must be a list of runs, got {runs!r}.")
+    runs = list(runs)
+    if not runs:
+        raise InvalidInput("there must be at least one run to train, got none.")
+    for run in runs:
+        if not isinstance(run, Run):
+            raise InvalidInput(f"runs must hold runs, such as Run(split), got {run!r}.")
+        check_run(run, graph)
+    return runs
 
 
 def divide(runs: Sequence[Run], *, most: int) -> list[list[int]]:

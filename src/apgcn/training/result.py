@@ -7,24 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from apgcn.training.history import History
 from apgcn.training.runs import Run
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class History:
-    """One value per epoch, evaluated after the epoch's step with dropout off.
-
-    `training_loss` is the whole objective on the training nodes, l2 and penalty included; `stopping_loss` is the
-    cross-entropy of the stopping nodes; `steps_mean` is K averaged over all nodes.
-    """
-
-    training_loss: np.ndarray
-    stopping_loss: np.ndarray
-    stopping_accuracy: np.ndarray
-    steps_mean: np.ndarray
-
-    def __repr__(self) -> str:
-        return f"History(epochs={len(self.stopping_loss)})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,6 +20,8 @@ class RunResult:
     logits : array of shape (nodes, classes)
     steps, remainder : arrays of shape (nodes,)
         K and R of every node.
+    best_epoch : int
+        The epoch of the weights, counted from 1; 0 if the loss was never finite and the initial ones were kept.
     weights : dict of Tensor
         The best weights, each with a run axis of one: `load_state_dict` of a pack of one takes them.
     """

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from apgcn.checks import check_whole
 from apgcn.datasets.catalogue import describe
 from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
 from apgcn.noise import seed_of
 from apgcn.splits import SETS, TEST_SEEDS, VALIDATION_SEEDS, Split, split_for_test, split_for_validation
+
+MOST_RUNS = 100_000  # a thousand times the protocol
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +26,8 @@ class Run:
     dataset : str
         The name of the graph.
 
-    The settings are not part of its noise: two settings of the same run start from the same weights and meet the same
-    dropout, so that what differs between them is the settings.
+    Settings are no part of the key: two trainings that differ only in settings which draw nothing (penalty, l2,
+    learning_rate, patience, watch, ...) start from the same weights and meet the same dropout.
     """
 
     split: Split
@@ -58,10 +61,8 @@ def benchmark_runs(graph: Graph, count: int, *, seed: int = 0, validation: bool 
     >>> runs[20].split.seed == runs[0].split.seed, runs[20].initialisation
     (True, 1)
     """
-    if count < 1:
-        raise InvalidInput(f"runs must be >= 1, got {count}.")
-    if seed < 0:
-        raise InvalidInput(f"seed must be >= 0, got {seed}.")
+    check_whole("runs", count, most=MOST_RUNS)
+    check_whole("seed", seed, least=0)
     dataset = describe(graph.name)
     if graph.num_nodes != dataset.nodes:
         raise InvalidInput(

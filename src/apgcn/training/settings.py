@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from apgcn.checks import check_number, check_whole
 from apgcn.errors import InvalidInput
 
 Watch = Literal["stopping", "training"]
@@ -25,12 +26,9 @@ class TrainingSettings:
     watch: Watch = "stopping"
 
     def __post_init__(self) -> None:
-        if not 0 < self.learning_rate < float("inf"):
-            raise InvalidInput(f"learning_rate must be > 0, got {self.learning_rate}.")
-        if not 0 <= self.l2 < float("inf"):
-            raise InvalidInput(f"l2 must be >= 0, got {self.l2}.")
+        check_number("learning_rate", self.learning_rate, positive=True)
+        check_number("l2", self.l2)
         for name in ("patience", "max_epochs"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(f"{name} must be >= 1, got {getattr(self, name)}.")
+            check_whole(name, getattr(self, name))
         if self.watch not in get_args(Watch):
             raise InvalidInput(f"watch must be one of {', '.join(get_args(Watch))}, got {self.watch!r}.")

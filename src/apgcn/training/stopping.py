@@ -15,25 +15,24 @@ class EarlyStopping:
 
     Attributes
     ----------
-    best_epoch, last_improvement : Tensor of shape (runs,)
-        Epochs counted from 1.
+    last_improvement : Tensor of shape (runs,)
+        The epoch of it, counted from 1.
     """
 
     def __init__(self, runs: int, *, patience: int, device: torch.device | str = "cpu"):
         self.patience = patience
-        self.best_epoch = torch.zeros(runs, dtype=torch.int64, device=device)
-        self.last_improvement = torch.zeros_like(self.best_epoch)
+        self.last_improvement = torch.zeros(runs, dtype=torch.int64, device=device)
         self.best_accuracy = torch.full((runs,), -1.0, dtype=torch.float64, device=device)
         self.loss_at_best = torch.full((runs,), torch.inf, device=device)
         self.lowest_loss = self.loss_at_best.clone()
 
     def update(self, epoch: int, accuracy: Tensor, loss: Tensor) -> Tensor:
         """Take in an epoch's evaluation; says which runs are now at their best."""
+        accuracy = accuracy.masked_fill(~loss.isfinite(), -1.0)  # a run that has diverged is never at its best
         higher = accuracy > self.best_accuracy
         best = higher | ((accuracy == self.best_accuracy) & (loss < self.loss_at_best))
         improved = higher | (loss < self.lowest_loss)
         self.last_improvement.masked_fill_(improved, epoch)
-        self.best_epoch.masked_fill_(best, epoch)
         self.best_accuracy = torch.where(best, accuracy, self.best_accuracy)
         self.loss_at_best = torch.where(best, loss, self.loss_at_best)
         self.lowest_loss = torch.minimum(self.lowest_loss, loss.nan_to_num(torch.inf))
@@ -45,5 +44,5 @@ class EarlyStopping:
 
     def select(self, runs: Tensor) -> None:
         """Go on with some of the runs, given by their positions in the pack."""
-        for name in ("best_epoch", "last_improvement", "best_accuracy", "loss_at_best", "lowest_loss"):
+        for name in ("last_improvement", "best_accuracy", "loss_at_best", "lowest_loss"):
             setattr(self, name, getattr(self, name)[runs])

@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 import torch
 
-import apgcn
+from apgcn import __version__
 from apgcn.devices import hardware
 from apgcn.models.network import ModelSettings
 from apgcn.statistics import bootstrap_half_width
@@ -30,19 +30,20 @@ def summarize(
     """Means, spreads and everything needed to trust them, as plain JSON values.
 
     `accuracy_interval` is the half-width of a 95 % bootstrap interval over runs, null for one run. `steps_histogram`
-    counts nodes of all runs by K = 1..T.
+    counts nodes of all runs by K = 1..T; `diverged` counts runs whose loss was never finite.
     """
-    accuracies = [result.test_accuracy for result in results]
+    accuracies = [result.test_accuracy for result in results if len(result.run.split.test)]
     steps = np.concatenate([result.steps for result in results])
     return {
         "dataset": results[0].run.dataset,
         "model": model.name,
         "runs": len(results),
-        "accuracy_mean": float(np.mean(accuracies)),
+        "accuracy_mean": float(np.mean(accuracies)) if accuracies else None,
         "accuracy_interval": bootstrap_half_width(accuracies),
         "steps_mean": float(steps.mean()),
         "steps_deviation": float(steps.std()),
         "steps_histogram": np.bincount(steps, minlength=model.max_steps + 1)[1:].tolist(),
+        "diverged": sum(result.best_epoch == 0 for result in results),
         "epochs_mean": float(np.mean([result.epochs for result in results])),
         "seconds": seconds,
         "device": str(device),
@@ -57,7 +58,7 @@ def summarize(
 def versions() -> dict[str, str]:
     """The versions a result depends on."""
     return {
-        "apgcn": apgcn.__version__,
+        "apgcn": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,

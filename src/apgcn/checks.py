@@ -1,0 +1,49 @@
+"""Is a value what it must be? Checks for the door, each with its sentence."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from apgcn.errors import InvalidInput
+
+MOST = 2**31 - 1
+
+
+def check_whole(name: str, value: Any, *, least: int = 1, most: int = MOST) -> None:
+    """A whole number between two bounds."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        raise InvalidInput(f"{name} must be a whole number, got {value!r}.")
+    if value < least:
+        raise InvalidInput(f"{name} must be >= {least}, got {value}.")
+    if value > most:
+        raise InvalidInput(f"{name} must be <= {most}, got {_short(value)}.")
+
+
+def check_number(name: str, value: Any, *, positive: bool = False) -> None:
+    """A finite number >= 0, or > 0."""
+    _check_real(name, value)
+    if not math.isfinite(value):
+        raise InvalidInput(f"{name} must be finite, got {value}.")
+    if value < 0 or (positive and value == 0):
+        raise InvalidInput(f"{name} must be {'>' if positive else '>='} 0, got {value}.")
+
+
+def check_share(name: str, value: Any) -> None:
+    """A number from [0, 1)."""
+    _check_real(name, value)
+    if not 0 <= value < 1:
+        raise InvalidInput(f"{name} must be in [0, 1), got {value}.")
+
+
+def _check_real(name: str, value: Any) -> None:
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise InvalidInput(f"{name} must be a number, got {value!r}.")
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) < 30 else f"a number of {len(text)} digits"

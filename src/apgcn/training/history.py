@@ -1,0 +1,57 @@
+"""How did each run go, epoch by epoch?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Evaluation(NamedTuple):
+    """What an epoch's evaluation found, one value per run of the pack; see `History`."""
+
+    training_loss: Tensor
+    stopping_loss: Tensor
+    stopping_accuracy: Tensor
+    steps_mean: Tensor
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class History:
+    """One value per epoch, evaluated after the epoch's step with dropout off.
+
+    `training_loss` is the whole objective on the training nodes, l2 and penalty included; `stopping_loss` is the
+    cross-entropy of the stopping nodes; `steps_mean` is K averaged over all nodes.
+    """
+
+    training_loss: np.ndarray
+    stopping_loss: np.ndarray
+    stopping_accuracy: np.ndarray
+    steps_mean: np.ndarray
+
+    def __repr__(self) -> str:
+        return f"History(epochs={len(self.stopping_loss)})"
+
+
+class HistoryLog:
+    """The evaluations of a pack, whose runs leave one by one; they stay on the device until asked for."""
+
+    def __init__(self, runs: int):
+        self._runs = runs
+        self._epochs: list[tuple[Tensor, Tensor]] = []
+
+    def append(self, members: Tensor, found: Evaluation) -> None:
+        """Take in an epoch; `members` says which run stands where in the pack."""
+        self._epochs.append((members, torch.stack([value.double() for value in found])))
+
+    def of_each_run(self) -> list[History]:
+        """One history per run, as long as the run trained."""
+        table = np.full((len(Evaluation._fields), self._runs, len(self._epochs)), np.nan)
+        lengths = np.zeros(self._runs, dtype=int)
+        for epoch, (members, values) in enumerate(self._epochs):
+            table[:, members.cpu().numpy(), epoch] = values.cpu().numpy()
+            lengths[members.cpu().numpy()] = epoch + 1
+        return [History(*table[:, number, :length].copy()) for number, length in enumerate(lengths)]
