@@ -54,7 +54,7 @@ def trained(dataset: Any, split: Any, summary: Mapping[str, Any], *, changed: Se
     settings = summary["settings"]
     shown = [f"penalty={settings['penalty']:g}", f"max_steps={settings['max_steps']}"]
     others = [text for text in changed if text.partition("=")[0] not in ("penalty", "max_steps")]
-    console.print(f"settings {escape(', '.join([*shown, *others]))}, the others as the paper's for this graph")
+    console.print(f"settings {escape(', '.join([*shown, *others]))}, the others from the catalogue")
     console.print()
     plus_minus = "±" if _can_print("±") else "+-"
     spread = "" if interval is None else f" {plus_minus} {100 * interval:.2f} (95 % interval over {runs} runs)"
