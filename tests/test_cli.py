@@ -157,6 +157,8 @@ def test_a_result_that_cannot_be_saved_is_still_shown(tmp_path, monkeypatch, cap
     assert run([*QUICK, "--out", str(tmp_path / "a" / "b"), "--json"]) == 2
     printed = capsys.readouterr()
     assert json.loads(printed.out)["runs"] == 1
+    assert run([*QUICK, "--out", str(tmp_path / "a" / "b")]) == 2
+    assert "written" not in capsys.readouterr().out
     assert "No space left on device" in printed.err
     assert os.listdir(tmp_path) == []
 

@@ -52,7 +52,7 @@ def train(
     typed = [*(chosen or []), *_as_settings(penalty=penalty, max_steps=max_steps)]
     model, training = paper_settings(dataset, **parse_settings(typed))
     place = resolve(device)
-    summary = None
+    summary, kept = None, None
     try:
         with new_folder(out) if out else nullcontext() as folder:
             graph = clean(load(dataset))
@@ -63,11 +63,12 @@ def train(
             summary = summarize(results, model, training, device=place, seconds=time.perf_counter() - started)
             if folder:
                 save(folder, results, summary)
+        kept = out
     finally:  # also when it could not be saved: what was trained is not lost
         if summary and as_json:
             print(json.dumps(summary, allow_nan=False))
         elif summary:
-            show.trained(described, planned[0].split, summary, changed=typed, out=out)
+            show.trained(described, planned[0].split, summary, changed=typed, out=kept)
     if summary["diverged"]:
         raise InvalidInput(
             f"{summary['diverged']} of {len(planned)} runs diverged: their loss was never finite; "
