@@ -18,7 +18,7 @@ from apgcn.training.result import RunResult
 from apgcn.training.runs import Run, check_run
 from apgcn.training.settings import TrainingSettings
 
-MOST_ON_CPU = 8  # beyond, the activations leave the processor's caches and nothing is gained
+MOST_ON_CPU = 8  # more gains little on a small graph, and on a large one leaves the processor's caches
 SHARE = 0.6  # of the memory may be taken by a pack
 
 
