@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from apgcn import APGCNSettings, TrainingSettings, benchmark_runs
+from apgcn import APGCNSettings, TrainingSettings, benchmark_runs, train
 from apgcn.noise import Noise
 from apgcn.tensors import GraphTensors
-from apgcn.training.loop import Pack, train_pack
+from apgcn.training.loop import Pack
 from apgcn.training.objective import objective
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -39,14 +39,14 @@ def test_a_step_has_the_same_gradients(cora):
 def test_the_first_epochs_agree_with_the_cpu(cora):
     histories = []
     for device in ("cpu", "cuda"):
-        results = train_pack(cora, benchmark_runs(cora, 4), ALL_DROPOUT, TrainingSettings(max_epochs=6), device=device)
+        results = train(cora, benchmark_runs(cora, 4), ALL_DROPOUT, TrainingSettings(max_epochs=6), device=device)
         histories.append(np.array([vars(result.history)["stopping_loss"] for result in results]))
     np.testing.assert_allclose(histories[1], histories[0], rtol=1e-4)
 
 
 def test_runs_leave_a_pack_on_the_gpu(cora):
     short = replace(TrainingSettings(), patience=5, max_epochs=40)
-    results = train_pack(cora, benchmark_runs(cora, 6), ALL_DROPOUT, short, device="cuda")
+    results = train(cora, benchmark_runs(cora, 6), ALL_DROPOUT, short, device="cuda")
     assert len(results) == 6
     assert all(result.best_epoch >= 1 for result in results)
 
@@ -55,7 +55,7 @@ def test_the_memory_estimate_is_of_the_right_size(cora):
     """Against what was really allocated: not below, and within a factor of four."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    train_pack(cora, benchmark_runs(cora, 40), ALL_DROPOUT, TrainingSettings(max_epochs=3), device="cuda")
+    train(cora, benchmark_runs(cora, 40), ALL_DROPOUT, TrainingSettings(max_epochs=3), device="cuda")
     peak = torch.cuda.max_memory_allocated()
     estimate = 40 * 4 * ALL_DROPOUT.floats_per_run(cora)
     assert peak < estimate < 4 * peak

@@ -9,7 +9,8 @@ from apgcn import VALIDATION_SEEDS, APGCNSettings, Run, Split, TrainingSettings,
 from apgcn.errors import InvalidInput
 from apgcn.noise import Noise
 from apgcn.tensors import GraphTensors
-from apgcn.training.loop import Pack, train_pack
+from apgcn.training import loop
+from apgcn.training.loop import Pack
 from apgcn.training.packs import divide, pack_size
 
 ALL_DROPOUT = APGCNSettings(hidden=16, seed_dropout=0.5, update_dropout=0.5)
@@ -28,6 +29,11 @@ def runs_of(graph, count: int) -> list[Run]:
         train, stopping, validation, test = np.split(random.permutation(graph.num_nodes), [12, 30, 40])
         runs.append(Run(Split(train, stopping, validation, test, seed=seed), initialisation=seed % 2, dataset="random"))
     return runs
+
+
+def train_pack(graph, runs, model, training):
+    """One pack on this graph."""
+    return loop.train_pack(Pack(GraphTensors.of(graph), runs, model, training))
 
 
 def weights_after(graph, runs, epochs: int, model=ALL_DROPOUT, training=TrainingSettings()):

@@ -20,7 +20,7 @@ BAR = 40  # characters of the longest bar
 
 @contextmanager
 def progress_bar(runs: int, *, label: str) -> Iterator[Callable[[Any], None]]:
-    """A bar that says how far the runs are at least: nobody knows when a run will stop improving."""
+    """A bar that ends when every run has stopped; nobody knows when one will, so the time left is the least."""
     done = ", {task.fields[done]}/{task.fields[runs]} runs" if runs > 1 else ""
     columns = (
         TextColumn("{task.description}"),

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from apgcn.graph import Graph
 from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
 from apgcn.tensors import GraphTensors
@@ -21,25 +20,19 @@ from apgcn.training.stopping import EarlyStopping
 
 
 class Progress(NamedTuple):
-    """Where a pack is after an epoch: how many runs are done, and how far each of the others is at least."""
+    """Where the training is after an epoch.
+
+    `done` counts the runs that have stopped. `share` is what part of all the epochs is behind us at most: each of the
+    other runs is taken to stop as soon as its patience allows.
+    """
 
     epoch: int
     done: int
     share: float
 
 
-def train_pack(
-    graph: Graph | GraphTensors,
-    runs: Sequence[Run],
-    model: ModelSettings,
-    training: TrainingSettings = TrainingSettings(),
-    *,
-    device: torch.device | str = "cpu",
-    progress: Callable[[Progress], None] | None = None,
-) -> list[RunResult]:
-    """Train runs together, each as if it were alone; see `Pack`."""
-    tensors = graph if isinstance(graph, GraphTensors) else GraphTensors.of(graph, device=device)
-    pack = Pack(tensors, runs, model, training)
+def train_pack(pack: Pack, progress: Callable[[Progress], None] | None = None) -> list[RunResult]:
+    """Train the runs of a pack together, each as if it were alone, until the last has stopped."""
     while pack.going:
         pack.epoch()
         if progress:

@@ -13,7 +13,7 @@ from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
 from apgcn.models.network import ModelSettings
 from apgcn.tensors import GraphTensors
-from apgcn.training.loop import Progress, train_pack
+from apgcn.training.loop import Pack, Progress, train_pack
 from apgcn.training.result import RunResult
 from apgcn.training.runs import Run, check_run
 from apgcn.training.settings import TrainingSettings
@@ -64,10 +64,10 @@ def train(
     results: dict[int, RunResult] = {}
     with one_thread():
         tensors = GraphTensors.of(graph, device=place)
-        for pack in divide(runs, most=most):
-            report = _among(progress, done=len(results), all_runs=len(runs), pack=len(pack)) if progress else None
-            members = [runs[number] for number in pack]
-            results.update(zip(pack, train_pack(tensors, members, model, training, progress=report), strict=True))
+        for numbers in divide(runs, most=most):
+            pack = Pack(tensors, [runs[number] for number in numbers], model, training)
+            report = _among(progress, done=len(results), all_runs=len(runs), pack=len(numbers)) if progress else None
+            results.update(zip(numbers, train_pack(pack, report), strict=True))
     return [results[number] for number in range(len(runs))]
 
 
