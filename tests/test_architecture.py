@@ -27,7 +27,9 @@ ORDER = [
     "propagation",
     "models",
     "statistics",
+    "ranks",
     "training",
+    "experiments",
     "cli",
 ]
 

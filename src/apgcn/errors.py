@@ -44,3 +44,9 @@ class MissingPackage(ApgcnError, ImportError):
 
 class MissingDevice(ApgcnError, RuntimeError):
     """The asked-for device is not on this machine."""
+
+
+class WorkerDied(ApgcnError, RuntimeError):
+    """A process that trained for us has ended before its work was done."""
+
+    exit_status = 1

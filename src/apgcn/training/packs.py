@@ -99,14 +99,23 @@ def divide(runs: Sequence[Run], *, most: int) -> list[list[int]]:
         alike.setdefault((len(run.split.train), len(run.split.stopping)), []).append(number)
     packs = []
     for numbers in alike.values():
-        count = -(-len(numbers) // most)
-        bounds = [len(numbers) * part // count for part in range(count + 1)]
-        packs += [numbers[start:end] for start, end in pairwise(bounds)]
+        packs += evenly(numbers, most=most)
     return packs
 
 
-def pack_size(graph: Graph, model: ModelSettings, device: torch.device) -> int:
-    """How many runs of this graph go into a pack on this device.
+def evenly(members: Sequence[Any], *, most: int) -> list[list[Any]]:
+    """Members in as few parts as possible, of nearly equal size, none larger than `most`.
+
+    >>> evenly("abcdefg", most=3)
+    [['a', 'b'], ['c', 'd'], ['e', 'f', 'g']]
+    """
+    parts = -(-len(members) // most)
+    bounds = [len(members) * part // parts for part in range(parts + 1)]
+    return [list(members[start:end]) for start, end in pairwise(bounds)]
+
+
+def pack_size(graph: Graph, model: ModelSettings, device: torch.device, *, workers: int = 1) -> int:
+    """How many runs of this graph go into a pack on this device, when `workers` packs train at once.
 
     Raises
     ------
@@ -114,11 +123,12 @@ def pack_size(graph: Graph, model: ModelSettings, device: torch.device) -> int:
         If not even one run fits into the memory there is.
     """
     bytes_per_run = 4 * model.floats_per_run(graph)
-    memory = memory_of(device)
+    memory = memory_of(device) // workers
     if bytes_per_run > memory:
+        share = f" for each of {workers} workers; use fewer, " if workers > 1 else "; "
         raise InvalidInput(
             f"one run on {graph.name} needs about {bytes_per_run / 2**30:.1f} GiB of memory, but {device} has "
-            f"{memory / 2**30:.1f} GiB; make max_steps or hidden smaller, or use a larger machine."
+            f"{memory / 2**30:.1f} GiB{share}make max_steps or hidden smaller, or use a larger machine."
         )
     fitting = max(1, int(SHARE * memory) // bytes_per_run)
     return fitting if device.type == "cuda" else min(fitting, MOST_ON_CPU)

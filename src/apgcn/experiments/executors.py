@@ -1,0 +1,167 @@
+"""Who does the work? This process, or several processes of this machine.
+
+An executor calls a function with every item and hands back what it returned, in the order they finish. It takes an item
+when it can begin it, not before: taking one may claim it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import Connection, wait
+from typing import Any, Protocol, TypeVar
+
+from apgcn.errors import ApgcnError, WorkerDied
+
+Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
+Report = Callable[[float], None]  # hears what share of an item is done
+
+BETWEEN_REPORTS = 0.2  # seconds
+
+
+class Executor(Protocol):
+    """What `fill` needs: `workers` says how many items may be in work at once."""
+
+    @property
+    def workers(self) -> int: ...
+
+    def run(
+        self,
+        function: Callable[[Item, Report], Outcome],
+        items: Iterable[Item],
+        watch: Callable[[Item, float], None],
+    ) -> Iterator[tuple[Item, Outcome]]:
+        """Call the function with every item; `watch` hears how far each is."""
+        ...
+
+
+class InProcess:
+    """One item after the other, here."""
+
+    workers = 1
+
+    def run(
+        self,
+        function: Callable[[Item, Report], Outcome],
+        items: Iterable[Item],
+        watch: Callable[[Item, float], None],
+    ) -> Iterator[tuple[Item, Outcome]]:
+        """Call the function with every item; `watch` hears how far each is."""
+        for item in items:
+            yield item, function(item, lambda share, item=item: watch(item, share))  # type: ignore[misc]
+
+
+class Processes:
+    """Several items at once, each in a process of its own that lives until the last item is done.
+
+    The processes end when this one does, even if it is killed.
+    """
+
+    def __init__(self, workers: int):
+        self.workers = workers
+
+    def run(
+        self,
+        function: Callable[[Item, Report], Outcome],
+        items: Iterable[Item],
+        watch: Callable[[Item, float], None],
+    ) -> Iterator[tuple[Item, Outcome]]:
+        """Call the function, which must be importable by name, with every item; `watch` hears how far each is."""
+        waiting = iter(items)
+        idle: list[_Worker] = []
+        busy: dict[Connection, tuple[_Worker, Item]] = {}
+        try:
+            while True:
+                while len(busy) < self.workers and (item := next(waiting, None)) is not None:
+                    worker = idle.pop() if idle else _Worker(function)
+                    worker.pipe.send(item)
+                    busy[worker.pipe] = worker, item
+                if not busy:
+                    return
+                for pipe in wait(list(busy)):
+                    worker, item = busy[pipe]  # type: ignore[index]
+                    kind, value = worker.hear()
+                    if kind == "share":
+                        watch(item, value)
+                    else:
+                        del busy[pipe]  # type: ignore[arg-type]
+                        idle.append(worker)
+                        yield item, value
+        finally:
+            for worker in [*idle, *(worker for worker, _ in busy.values())]:
+                worker.end()
+
+
+class _Worker:
+    """The other end of a process."""
+
+    def __init__(self, function: Callable[[Any, Report], Any]):
+        context = multiprocessing.get_context("spawn")  # a fork would copy the threads of PyTorch and CUDA
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(function, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def hear(self) -> tuple[str, Any]:
+        """What the process says next."""
+        try:
+            kind, value = self.pipe.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            raise WorkerDied(
+                f"a worker process must not end before its work, but one did (status {self.process.exitcode}; "
+                "was there enough memory?); what is done is kept: start again with fewer --workers."
+            ) from None
+        if kind == "mistake":
+            raise ApgcnError(value)
+        if kind == "failure":
+            raise RuntimeError(f"in a worker process:\n{value}")
+        return kind, value
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+def _serve(function: Callable[[Any, Report], Any], pipe: Connection) -> None:
+    """What a worker process does: item in, outcome out."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends us
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    while True:
+        try:
+            item = pipe.recv()
+        except EOFError:
+            return
+        try:
+            outcome = "outcome", function(item, _from_time_to_time(lambda share: pipe.send(("share", share))))
+        except ApgcnError as error:
+            outcome = "mistake", str(error)
+        except Exception:
+            outcome = "failure", traceback.format_exc()
+        pipe.send(outcome)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent:
+        parent.join()
+        os._exit(1)
+
+
+def _from_time_to_time(report: Report) -> Report:
+    """The same, but calls that follow too soon are left out."""
+    last = [0.0]
+
+    def reduced(share: float) -> None:
+        if time.monotonic() - last[0] >= BETWEEN_REPORTS:
+            last[0] = time.monotonic()
+            report(share)
+
+    return reduced

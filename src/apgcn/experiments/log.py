@@ -1,0 +1,133 @@
+"""How are records kept so that nothing that happens can lose or spoil one? An append-only file of JSON lines."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from filelock import FileLock
+
+from apgcn.errors import BrokenFile, InvalidInput
+
+Line = dict[str, Any]
+
+
+class Entry(Protocol):
+    """What can be logged."""
+
+    @property
+    def key(self) -> str:
+        """What no other entry of the log is called."""
+        ...
+
+    @property
+    def line(self) -> Line:
+        """All of it, the key included, as JSON values."""
+        ...
+
+
+E = TypeVar("E", bound=Entry)
+
+
+class Log(Generic[E]):
+    """A file with one entry a line.
+
+    An entry is appended under a lock, flushed and synced before the next, so several processes can write at once. A
+    last line that is torn, because its writer was killed, is read as if it were not there, and cut off by the next
+    writer. Reading goes on where it ended: `entries` is cheap to ask for again.
+
+    Parameters
+    ----------
+    path : Path
+        Need not exist.
+    read : function
+        From a JSON object to an entry; raises InvalidInput where it is none.
+    """
+
+    def __init__(self, path: Path, read: Callable[[Line], E]):
+        self.path, self._read = Path(path), read
+        self._forget()
+
+    def _forget(self) -> None:
+        self._entries: dict[str, E] = {}
+        self._bytes = self._lines = 0  # that are whole, and known
+
+    def entries(self) -> dict[str, E]:
+        """The entries by key, in the order they came.
+
+        Raises
+        ------
+        BrokenFile
+            If a line other than the last is no entry; the message has its number.
+        """
+        self._refresh()
+        return self._entries
+
+    def append(self, entries: Iterable[E]) -> None:
+        """Add those whose key is not there yet."""
+        with locked(self.path), self.path.open("ab") as file:
+            self._refresh()
+            if file.tell() > self._bytes:
+                os.truncate(self.path, self._bytes)  # a torn last line: nobody else is writing now
+            for entry in entries:
+                if entry.key not in self._entries:
+                    text = json.dumps(entry.line, allow_nan=False, ensure_ascii=False).encode() + b"\n"
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+                    self._take(entry, len(text))
+
+    def _refresh(self) -> None:
+        """Take in what was appended since the last look, here or by others."""
+        try:
+            if self.path.stat().st_size < self._bytes:  # another, shorter file lies there now
+                self._forget()
+            with self.path.open("rb") as file:
+                file.seek(self._bytes)
+                *whole, unfinished = file.read().split(b"\n")
+        except FileNotFoundError:
+            return self._forget()
+        for place, text in enumerate(whole):
+            line = _parsed(text)
+            if line is None and place == len(whole) - 1 and not unfinished:
+                return  # torn, but the last
+            self._take(self._entry(text, line), len(text) + 1)
+
+    def _entry(self, text: bytes, line: Line | None) -> E:
+        here = f"line {self._lines + 1} of {self.path}"
+        if line is None:
+            raise BrokenFile(
+                f"{here} must be a JSON object with a key, got {text[:40].decode(errors='replace')!r}...; "
+                "restore the file, or remove that line."
+            )
+        try:
+            return self._read(line)
+        except InvalidInput as error:
+            raise BrokenFile(f"{here} is not as it was written: {error}") from error
+
+    def _take(self, entry: E, size: int) -> None:
+        self._entries.setdefault(entry.key, entry)
+        self._bytes += size
+        self._lines += 1
+
+
+def locked(path: Path) -> FileLock:
+    """The lock that goes with a file, in the folder `locks` beside it.
+
+    The operating system takes it back from a process that ends, however it ends.
+    """
+    folder = path.parent / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    return FileLock(folder / f"{path.name}.lock")
+
+
+def _parsed(text: bytes) -> Line | None:
+    """The object that a line holds, or None."""
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):  # not UTF-8, not JSON, or nested beyond all reason
+        return None
+    return line if isinstance(line, dict) and isinstance(line.get("key"), str) else None

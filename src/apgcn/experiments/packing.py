@@ -1,0 +1,50 @@
+"""Which packs are left to train? Those that were planned before as they were, and new ones for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from apgcn.experiments.keys import Condition, RunKey, by_condition
+from apgcn.experiments.pack import PlannedPack
+from apgcn.experiments.store import Store
+from apgcn.training.packs import evenly
+
+
+def packs_for(
+    store: Store, keys: Iterable[RunKey], *, device: str, most: Callable[[Condition], int]
+) -> list[PlannedPack]:
+    """The packs that hold all keys without a record, every new one written into the store's plan.
+
+    Parameters
+    ----------
+    device : str
+        "cpu" or "cuda": a pack that nobody has begun is planned anew for another kind of device.
+    most : function
+        How many runs of a condition may train together.
+    """
+    with store.planning():
+        todo = {key.text: key for key in store.missing(keys)}
+        packs = []
+        for pack in reversed(store.planned):  # the latest first: it may have replaced earlier ones
+            wanted = [key.text for key in pack.keys if key.text in todo]
+            if wanted and _stands(store, pack, device=device, most=most):
+                packs.append(pack)
+                for key in wanted:
+                    del todo[key]
+        new = [
+            PlannedPack.of(part, device)
+            for condition, members in by_condition(todo.values()).items()
+            for part in evenly(members, most=most(condition))
+        ]
+        store.plan(new)
+    return [*reversed(packs), *new]
+
+
+def _stands(store: Store, pack: PlannedPack, *, device: str, most: Callable[[Condition], int]) -> bool:
+    """Whether a planned pack is to be trained as it is."""
+    claim = store.claim(pack)
+    if claim is None:
+        return True  # somebody is training it
+    claim.give_back()
+    begun = len(store.missing(pack.keys)) < len(pack.keys)
+    return (begun or pack.device == device) and len(pack.keys) <= most(pack.condition)

@@ -1,0 +1,148 @@
+"""What is kept of a finished run? One frozen record, one JSON line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any, get_args
+
+import numpy as np
+
+from apgcn.errors import InvalidInput
+from apgcn.experiments.keys import Condition, Purpose, RunKey
+from apgcn.splits import SETS
+from apgcn.training.result import RunResult
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished run.
+
+    The accuracies are those of the best weights; null where the split has no such nodes. `steps_histogram` counts nodes
+    by K = 1..T. The K of every node stands in row `steps_row` of the array in `steps_file`. `seconds` is the run's part
+    of its pack's time, by epochs; `pack_runs` says how many trained together.
+    """
+
+    key: str
+    dataset: str
+    model: str
+    settings: Mapping[str, Any]
+    per_class: int
+    purpose: str
+    split: int
+    initialisation: int
+    train_accuracy: float | None
+    stopping_accuracy: float | None
+    validation_accuracy: float | None
+    test_accuracy: float | None
+    steps_mean: float
+    steps_histogram: tuple[int, ...]
+    steps_file: str
+    steps_row: int
+    best_epoch: int
+    epochs: int
+    seconds: float
+    pack_runs: int
+    device: str
+    hardware: str
+    versions: Mapping[str, str]
+    command: str
+
+    @cached_property
+    def condition(self) -> Condition:
+        purpose: Any = self.purpose
+        return Condition.of(self.dataset, self.model, self.settings, per_class=self.per_class, purpose=purpose)
+
+    @property
+    def run_key(self) -> RunKey:
+        return RunKey(self.condition, self.split, self.initialisation)
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """As it is written."""
+        return asdict(self)
+
+    @classmethod
+    def of_line(cls, line: Mapping[str, Any]) -> Record:
+        """As it was read.
+
+        Raises
+        ------
+        InvalidInput
+            If a field is missing or no value of its type, or if the key is not that of the fields beside it.
+        """
+        record = cls(**{field.name: _value(field.name, str(field.type), line) for field in fields(cls)})
+        if record.purpose not in get_args(Purpose):
+            raise InvalidInput(f"purpose must be one of {', '.join(get_args(Purpose))}, got {record.purpose!r}.")
+        if record.run_key.text != record.key:
+            raise InvalidInput(f"key must be that of the other fields, {record.run_key.text!r}, got {record.key!r}.")
+        return record
+
+    @classmethod
+    def of_result(
+        cls,
+        key: RunKey,
+        result: RunResult,
+        *,
+        steps_file: str,
+        steps_row: int,
+        seconds: float,
+        pack_runs: int,
+        origin: Mapping[str, Any],
+    ) -> Record:
+        """What a training found. `origin` has the device, hardware, versions and command."""
+        accuracies: dict[str, Any] = {
+            f"{name}_accuracy": _none_for_nan(result.accuracy(getattr(result.run.split, name))) for name in SETS
+        }
+        condition = key.condition
+        settings = dict(condition.settings)
+        longest = max(int(settings.get("max_steps", 0)), int(result.steps.max()))
+        return cls(
+            key=key.text,
+            dataset=condition.dataset,
+            model=condition.model,
+            settings=settings,
+            per_class=condition.per_class,
+            purpose=condition.purpose,
+            split=key.split,
+            initialisation=key.initialisation,
+            **accuracies,
+            steps_mean=float(result.steps.mean()),
+            steps_histogram=tuple(np.bincount(result.steps, minlength=longest + 1)[1:].tolist()),
+            steps_file=steps_file,
+            steps_row=steps_row,
+            best_epoch=result.best_epoch,
+            epochs=result.epochs,
+            seconds=seconds,
+            pack_runs=pack_runs,
+            **origin,
+        )
+
+
+def _none_for_nan(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _value(name: str, kind: str, line: Mapping[str, Any]) -> Any:
+    """A field of a line, if it has the type that the record says."""
+    if name not in line:
+        raise InvalidInput(f"{name} must be there, but it is not.")
+    value = line[name]
+    if value is None and kind.endswith("| None"):
+        return None
+    allowed, needed = _KINDS[kind.removesuffix(" | None")]
+    if not isinstance(value, allowed) or isinstance(value, bool):
+        raise InvalidInput(f"{name} must be {needed}, got {value!r}.")
+    return tuple(value) if isinstance(value, list) else value
+
+
+_KINDS: dict[str, tuple[Any, str]] = {
+    "str": (str, "text"),
+    "int": (int, "a whole number"),
+    "float": ((int, float), "a number"),
+    "tuple[int, ...]": (list, "a list"),
+    "Mapping[str, Any]": (dict, "an object"),
+    "Mapping[str, str]": (dict, "an object"),
+}

@@ -1,0 +1,156 @@
+"""Where do records live? In a folder that several processes may fill at once."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from apgcn.errors import BrokenFile, InvalidInput
+from apgcn.experiments.keys import Condition, RunKey
+from apgcn.experiments.log import Log, locked
+from apgcn.experiments.pack import PlannedPack
+from apgcn.experiments.record import Record
+
+
+class Store:
+    """A folder of records.
+
+    runs.jsonl    one line per finished run
+    steps/        the K of every node, one archive per pack, written before the pack's records
+    plan.log      the packs that were planned, one line each
+    locks/        who is writing, and which packs are in training
+
+    Parameters
+    ----------
+    folder : path
+        Made when the first thing is written.
+    """
+
+    def __init__(self, folder: Path | str):
+        self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InvalidInput(f"a store must be a folder, but {folder} is a file; name another one.")
+        self._runs = Log(self.folder / "runs.jsonl", Record.of_line)
+        self._plan = Log(self.folder / "plan.log", PlannedPack.of_line)
+
+    @classmethod
+    def existing(cls, folder: Path | str) -> Store:
+        """A store that something was written to."""
+        if not any(Path(folder).glob("*.jsonl")) and not (Path(folder) / "plan.log").exists():
+            raise InvalidInput(
+                f"{folder} must be a folder with records, but has none; fill it with apgcn reproduce --store {folder}."
+            )
+        return cls(folder)
+
+    @property
+    def records(self) -> dict[str, Record]:
+        """The finished runs by key."""
+        return self._runs.entries()
+
+    def of(self, condition: Condition, runs: int | None = None) -> list[Record]:
+        """The records of a condition: of its first runs, or all there are, in the order of the protocol."""
+        if runs is not None:
+            keys = (key.text for key in condition.first_runs(runs))
+            return [self.records[key] for key in keys if key in self.records]
+        return [record for record in self.records.values() if record.condition == condition]
+
+    def missing(self, keys: Iterable[RunKey]) -> list[RunKey]:
+        """todo = plan - store."""
+        records = self.records
+        return [key for key in keys if key.text not in records]
+
+    def keep(self, pack: PlannedPack, records: Sequence[Record], steps: np.ndarray) -> None:
+        """Append the records of a trained pack that are not there yet.
+
+        Parameters
+        ----------
+        steps : array of shape (runs, nodes)
+            K of every node.
+        """
+        path = self.folder / self.steps_file(pack)
+        if not path.exists():
+            _write_archive(path, steps=steps.astype(np.min_scalar_type(int(steps.max()))))
+        self._runs.append(records)
+
+    @staticmethod
+    def steps_file(pack: PlannedPack) -> str:
+        """Where the steps of a pack go, seen from the store."""
+        return f"steps/{pack.key}.npz"
+
+    def mean_steps(self, records: Sequence[Record]) -> np.ndarray:
+        """K of every node, averaged over runs: what the paper draws the density of.
+
+        Raises
+        ------
+        BrokenFile
+            If an archive of steps is missing or is not one.
+        """
+        total, count = np.zeros(1), 0
+        by_file: dict[str, list[int]] = {}
+        for record in records:
+            by_file.setdefault(record.steps_file, []).append(record.steps_row)
+        for name, rows in by_file.items():
+            total = total + self._steps(name)[rows].sum(axis=0, dtype=np.float64)
+            count += len(rows)
+        return total / count
+
+    def _steps(self, name: str) -> np.ndarray:
+        path = self.folder / "steps" / Path(name).name
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                return archive["steps"]
+        except Exception as error:
+            raise BrokenFile(
+                f"{path} must hold the steps of a pack, but cannot be read ({type(error).__name__}); restore it."
+            ) from error
+
+    @property
+    def planned(self) -> list[PlannedPack]:
+        """The packs that were ever planned, the latest last."""
+        return list(self._plan.entries().values())
+
+    def plan(self, packs: Iterable[PlannedPack]) -> None:
+        """Write down which runs will train together."""
+        self._plan.append(packs)
+
+    def planning(self) -> FileLock:
+        """While this is held nobody else plans."""
+        return locked(self.folder / "planning")
+
+    def claim(self, pack: PlannedPack) -> Claim | None:
+        """The right to train a pack; None if another process has it."""
+        lock = locked(self.folder / pack.key)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            return None
+        return Claim(lock)
+
+
+class Claim:
+    """The right to train a pack, until it is given back or the process that has it ends."""
+
+    def __init__(self, lock: FileLock):
+        self._lock = lock
+
+    def give_back(self, *, done: bool = False) -> None:
+        """Let others have it; when the records are all there, for good."""
+        if done:  # who makes this file anew finds nothing missing
+            Path(self._lock.lock_file).unlink(missing_ok=True)
+        self._lock.release()
+
+
+def _write_archive(path: Path, *, steps: np.ndarray) -> None:
+    """Write an archive whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".partial-", delete=False) as file:
+        np.savez_compressed(file, steps=steps)
+        file.flush()
+        os.fsync(file.fileno())
+    os.chmod(file.name, 0o644)
+    os.replace(file.name, path)
