@@ -11,6 +11,8 @@ import typer
 
 from apgcn import __version__
 from apgcn.cli.datasets import datasets
+from apgcn.cli.reproduce import reproduce
+from apgcn.cli.status import status
 from apgcn.cli.train import train
 from apgcn.errors import ApgcnError
 
@@ -25,6 +27,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(train)
+app.command()(reproduce)
+app.command()(status)
 app.command()(datasets)
 
 

@@ -111,6 +111,54 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def exhibit(content: Any) -> None:
+    """A table or the numbers behind a figure, with its notes."""
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"\n[bold]{escape(content.heading)}[/]")
+    table = Table(box=None, pad_edge=False)
+    for column in content.table.columns:
+        table.add_column(escape(column.heading), justify="left" if column.words else "right")
+    for cells in content.table.cells:
+        table.add_row(*(escape(cell) for cell in cells))
+    console.print(table)
+    for note in content.notes:
+        console.print(f"[dim]{escape(note)}[/]")
+
+
+def standing(now: Any) -> None:
+    """What is done, what is left, how long it will take."""
+    console = Console(highlight=False, soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("runs of", style="bold")
+    for heading in ("done", "planned", "left, at one worker"):
+        table.add_column(heading, justify="right")
+    for part in now.parts:
+        table.add_row(escape(part.condition.text), str(part.done), str(part.planned), _time_left(part))
+    console.print(table)
+    left = now.planned - now.done
+    if not left:
+        console.print(f"\nall {now.planned} runs that were planned are done.")
+        return
+    console.print(f"\n{now.done} of {now.planned} runs are done, {left} are left.")
+    workers = max(1, now.in_training)
+    if now.in_training:
+        packs = "1 pack is" if now.in_training == 1 else f"{now.in_training} packs are"
+        console.print(f"{packs} in training now.")
+    else:
+        console.print("nobody is training now; the command that planned them goes on with what is left.")
+    if now.seconds_left is None:
+        console.print("how long it will take shows when the first pack is done.")
+    else:
+        at_once = "" if workers == 1 else f", {workers} packs at once"
+        console.print(f"about {duration(now.seconds_left / workers)} of work are left{at_once}.")
+
+
+def _time_left(part: Any) -> str:
+    if not part.left:
+        return ""
+    return "unknown" if part.seconds_left is None else duration(part.seconds_left)
+
+
 def catalogue(datasets: Mapping[str, Any], found: Mapping[str, str]) -> None:
     """The catalogue as a table, and below it where each file is or would come from."""
     console = Console(highlight=False, soft_wrap=True)

@@ -73,7 +73,7 @@ class Record:
         InvalidInput
             If a field is missing or no value of its type, or if the key is not that of the fields beside it.
         """
-        record = cls(**{field.name: _value(field.name, str(field.type), line) for field in fields(cls)})
+        record = cls(**values_of(cls, line))
         if record.purpose not in get_args(Purpose):
             raise InvalidInput(f"purpose must be one of {', '.join(get_args(Purpose))}, got {record.purpose!r}.")
         if record.run_key.text != record.key:
@@ -119,6 +119,11 @@ class Record:
             pack_runs=pack_runs,
             **origin,
         )
+
+
+def values_of(kind: Any, line: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a kind of record, from a line."""
+    return {field.name: _value(field.name, str(field.type), line) for field in fields(kind)}
 
 
 def _none_for_nan(value: float) -> float | None:

@@ -13,8 +13,10 @@ from filelock import FileLock, Timeout
 from apgcn.errors import BrokenFile, InvalidInput
 from apgcn.experiments.keys import Condition, RunKey
 from apgcn.experiments.log import Log, locked
+from apgcn.experiments.measurements import GraphRecord, TimingRecord
 from apgcn.experiments.pack import PlannedPack
 from apgcn.experiments.record import Record
+from apgcn.splits import TEST_SEEDS, VALIDATION_SEEDS
 
 
 class Store:
@@ -22,6 +24,8 @@ class Store:
 
     runs.jsonl    one line per finished run
     steps/        the K of every node, one archive per pack, written before the pack's records
+    graphs.jsonl  one line per counted graph
+    timings.jsonl one line per timed epoch
     plan.log      the packs that were planned, one line each
     locks/        who is writing, and which packs are in training
 
@@ -37,6 +41,8 @@ class Store:
             raise InvalidInput(f"a store must be a folder, but {folder} is a file; name another one.")
         self._runs = Log(self.folder / "runs.jsonl", Record.of_line)
         self._plan = Log(self.folder / "plan.log", PlannedPack.of_line)
+        self._graphs = Log(self.folder / "graphs.jsonl", GraphRecord.of_line)
+        self._timings = Log(self.folder / "timings.jsonl", TimingRecord.of_line)
 
     @classmethod
     def existing(cls, folder: Path | str) -> Store:
@@ -52,12 +58,29 @@ class Store:
         """The finished runs by key."""
         return self._runs.entries()
 
+    @property
+    def graphs(self) -> dict[str, GraphRecord]:
+        """The counted graphs by name."""
+        return self._graphs.entries()
+
+    @property
+    def timings(self) -> dict[str, TimingRecord]:
+        """The timed epochs by key."""
+        return self._timings.entries()
+
+    def keep_graph(self, record: GraphRecord) -> None:
+        self._graphs.append([record])
+
+    def keep_timing(self, record: TimingRecord) -> None:
+        self._timings.append([record])
+
     def of(self, condition: Condition, runs: int | None = None) -> list[Record]:
         """The records of a condition: of its first runs, or all there are, in the order of the protocol."""
+        records = self.records
         if runs is not None:
-            keys = (key.text for key in condition.first_runs(runs))
-            return [self.records[key] for key in keys if key in self.records]
-        return [record for record in self.records.values() if record.condition == condition]
+            return [records[key.text] for key in condition.first_runs(runs) if key.text in records]
+        found = [record for record in records.values() if record.condition == condition]
+        return sorted(found, key=lambda record: (record.initialisation, _place(record)))
 
     def missing(self, keys: Iterable[RunKey]) -> list[RunKey]:
         """todo = plan - store."""
@@ -131,6 +154,19 @@ class Store:
             return None
         return Claim(lock)
 
+    @property
+    def in_training(self) -> list[PlannedPack]:
+        """The packs that some process, perhaps this one, has claimed."""
+        found = []
+        for pack in self.planned:
+            if (self.folder / "locks" / f"{pack.key}.lock").exists():
+                claim = self.claim(pack)
+                if claim:
+                    claim.give_back()
+                else:
+                    found.append(pack)
+        return found
+
 
 class Claim:
     """The right to train a pack, until it is given back or the process that has it ends."""
@@ -143,6 +179,12 @@ class Claim:
         if done:  # who makes this file anew finds nothing missing
             Path(self._lock.lock_file).unlink(missing_ok=True)
         self._lock.release()
+
+
+def _place(record: Record) -> int:
+    """Where a record's split stands in the protocol; one that is not of it comes last."""
+    seeds = TEST_SEEDS if record.purpose == "test" else VALIDATION_SEEDS
+    return seeds.index(record.split) if record.split in seeds else len(seeds)
 
 
 def _write_archive(path: Path, *, steps: np.ndarray) -> None:

@@ -1,0 +1,69 @@
+"""`apgcn reproduce`: run what a table or figure of the paper needs, and show it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from apgcn.cli import show
+from apgcn.cli.watching import watching
+
+
+def reproduce(
+    what: Annotated[str, typer.Argument(help="table1 to table5, figure2 to figure4, or all.")],
+    store: Annotated[Path, typer.Option(help="Folder of the records; started again, the command goes on there.")],
+    models: Annotated[str | None, typer.Option(help="Names with commas between; default: all there are.")] = None,
+    datasets: Annotated[str | None, typer.Option(help="Names with commas between; default: the paper's.")] = None,
+    runs: Annotated[int, typer.Option(help="How many of the protocol's 100 runs.")] = 100,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    workers: Annotated[int, typer.Option(help="How many processes train at once, with one thread each.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """Reproduce a table or figure of the paper, or all of them.
+
+    What a run found is kept in the store at once. Interrupt the command as you like and start it again: it goes on with
+    what is missing. Experiments that need the same runs share them, and several processes may fill one store.
+    """
+    from apgcn.checks import check_whole
+    from apgcn.devices import resolve
+    from apgcn.experiments.catalogue import chosen
+    from apgcn.experiments.executors import InProcess, Processes
+    from apgcn.experiments.fill import fill
+    from apgcn.experiments.store import Store
+    from apgcn.training.runs import MOST_RUNS
+
+    check_whole("runs", runs, most=MOST_RUNS)
+    check_whole("workers", workers, most=1024)
+    resolve(device)
+    asked = chosen(what, models=names(models), datasets=names(datasets), runs=runs)
+    place = Store(store)
+    command = typed(what, models=models, datasets=datasets, runs=runs, device=device, workers=workers)
+    for experiment, scope in asked:
+        if experiment.measure:
+            experiment.measure(place, scope, device=device, command=command)
+    plan = list(dict.fromkeys(key for experiment, scope in asked for key in experiment.plan(scope)))
+    with watching(len(plan), len(plan) - len(place.missing(plan))) as watch:
+        executor = InProcess() if workers == 1 else Processes(workers)
+        fill(place, plan, device=device, executor=executor, command=command, watch=watch)
+    exhibits = [experiment.content(place, scope) for experiment, scope in asked]
+    if as_json:
+        print(json.dumps({"experiments": {one.name: [dict(row) for row in one.table.rows] for one in exhibits}}))
+    else:
+        for exhibit in exhibits:
+            show.exhibit(exhibit)
+        print(f"\nlook at everything in {store}:  apgcn report {store} --html report.html")
+
+
+def names(text: str | None) -> list[str] | None:
+    """What stands between commas."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def typed(what: str, **options: str | int | None) -> str:
+    """The command as records remember it: without the folder, which is the user's business."""
+    usual = {"models": None, "datasets": None, "runs": None, "device": "cpu", "workers": 1}
+    others = [f"--{name} {value}" for name, value in options.items() if value != usual[name]]
+    return " ".join(["apgcn reproduce", what, *others])

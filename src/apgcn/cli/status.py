@@ -1,0 +1,43 @@
+"""`apgcn status`: how far is a store?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from apgcn.cli import show
+
+
+def status(
+    store: Annotated[Path, typer.Argument(help="A folder that `apgcn reproduce --store` fills.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """Say what is done in a store, what is left, and how long that will take."""
+    from apgcn.experiments.standing import standing
+    from apgcn.experiments.store import Store
+
+    now = standing(Store.existing(store))
+    if not as_json:
+        show.standing(now)
+        return
+    parts = [
+        {
+            "condition": part.condition.text,
+            "planned": part.planned,
+            "done": part.done,
+            "seconds_left": part.seconds_left,
+        }
+        for part in now.parts
+    ]
+    summary = {
+        "planned": now.planned,
+        "done": now.done,
+        "left": now.planned - now.done,
+        "in_training": now.in_training,
+        "seconds_left": now.seconds_left,
+        "parts": parts,
+    }
+    print(json.dumps(summary))

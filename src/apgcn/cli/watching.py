@@ -1,0 +1,68 @@
+"""What does somebody see who waits for a plan to be filled? A bar, or in a log a line for every pack."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+
+@contextmanager
+def watching(planned: int, done: int) -> Iterator[Watching]:
+    """Look on while runs are trained: so many in all, so many of them done before."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[done]}/{task.fields[planned]} runs, about"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=None, planned=planned, done=done)
+        yield Watching(bar, task, planned=planned, done=done)
+
+
+class Watching:
+    """Turns what `fill` says into a bar. The work of a pack is guessed from the size of its graph."""
+
+    def __init__(self, bar: Progress, task: TaskID, *, planned: int, done: int):
+        self.bar, self.task, self.runs, self.done = bar, task, planned, done
+        self.work: dict[str, float] = {}
+        self.shares: dict[str, float] = {}
+
+    def planned(self, packs: Sequence[Any]) -> None:
+        from apgcn.experiments.standing import size
+
+        for pack in packs:
+            self.work[pack.key] = len(pack.runs) * size(pack.condition.dataset)
+        self._show("waiting for the first pack")
+
+    def progress(self, pack: Any, share: float) -> None:
+        self.shares[pack.key] = share
+        self._show(_about(pack))
+
+    def finished(self, pack: Any) -> None:
+        self.shares[pack.key] = 1.0
+        self.done = min(self.done + len(pack.runs), self.runs)
+        self._show(_about(pack))
+        if self.bar.disable:
+            print(f"{self.done}/{self.runs} runs: {_about(pack)}", file=sys.stderr, flush=True)
+
+    def waiting(self) -> None:
+        self._show("waiting for another process")
+
+    def _show(self, text: str) -> None:
+        done = sum(self.work[key] * share for key, share in self.shares.items())
+        self.bar.update(
+            self.task, description=escape(text), total=sum(self.work.values()), completed=done, done=self.done
+        )
+
+
+def _about(pack: Any) -> str:
+    return pack.condition.text

@@ -1,0 +1,103 @@
+"""Which tables and figures are there? A new one is a file beside this one, and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from apgcn.datasets import CATALOGUE, describe
+from apgcn.errors import InvalidInput, UnknownName
+from apgcn.experiments import figure2, figure3, figure4, table1, table2, table3, table4, table5
+from apgcn.experiments.exhibit import Exhibit
+from apgcn.experiments.keys import RunKey
+from apgcn.experiments.published import AMAZON_GRAPHS, GRAPHS, MODEL_TITLES
+from apgcn.experiments.scope import PROTOCOL, Scope
+from apgcn.experiments.store import Store
+from apgcn.models.catalogue import MODELS, settings_of
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure: what must be run for it, and what it then shows.
+
+    `graphs` are the paper's; `others` says which graphs of the catalogue it can show besides.
+    """
+
+    name: str
+    graphs: tuple[str, ...]
+    plan: Callable[[Scope], list[RunKey]]
+    content: Callable[[Store, Scope], Exhibit]
+    measure: Callable[..., None] | None = None
+    others: tuple[str, ...] = ()
+
+    def takes(self, dataset: str) -> bool:
+        return dataset in self.graphs or dataset in self.others
+
+
+EVERY = tuple(CATALOGUE)
+NOT_AMAZON = tuple(name for name in EVERY if name not in AMAZON_GRAPHS)
+PAPERS = tuple(name for name in GRAPHS if name not in AMAZON_GRAPHS)
+
+EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
+    {
+        experiment.name: experiment
+        for experiment in (
+            Experiment("table1", GRAPHS, table1.plan, table1.content, table1.measure, others=EVERY),
+            Experiment("table2", PAPERS, table2.plan, table2.content, others=NOT_AMAZON),
+            Experiment("table3", AMAZON_GRAPHS, table3.plan, table3.content),
+            Experiment("figure2", GRAPHS, figure2.plan, figure2.content, others=EVERY),
+            Experiment("table4", GRAPHS, table4.plan, table4.content, others=EVERY),
+            Experiment("table5", GRAPHS, table5.plan, table5.content, table5.measure, others=EVERY),
+            Experiment("figure3", ("cora_ml", "amazon_computers"), figure3.plan, figure3.content, others=EVERY),
+            Experiment("figure4", ("cora_ml",), figure4.plan, figure4.content, others=EVERY),
+        )
+    }
+)
+
+
+def chosen(
+    name: str, *, models: Iterable[str] | None = None, datasets: Iterable[str] | None = None, runs: int = PROTOCOL
+) -> list[tuple[Experiment, Scope]]:
+    """What is asked for by name, `all` being everything; each with the models and graphs it is asked for.
+
+    Without a choice of models all that exist are meant; without one of graphs, the paper's.
+
+    Raises
+    ------
+    UnknownName, InvalidInput
+        If there is no such experiment, model or graph, or the experiment does not show that graph.
+    """
+    if name != "all" and name not in EXPERIMENTS:
+        raise UnknownName("experiment", name, [*EXPERIMENTS, "all"])
+    wanted_models = tuple(dict.fromkeys(models)) if models is not None else tuple(MODELS)
+    for model in wanted_models:
+        settings_of(model)
+    wanted = None if datasets is None else tuple(dict.fromkeys(datasets))
+    for dataset in wanted or ():
+        describe(dataset)
+        if name != "all" and not EXPERIMENTS[name].takes(dataset):
+            raise InvalidInput(f"{name} shows {', '.join(EXPERIMENTS[name].graphs)}, not {dataset}; try table2.")
+    selected = EXPERIMENTS.values() if name == "all" else [EXPERIMENTS[name]]
+    scopes = []
+    for experiment in selected:
+        graphs = experiment.graphs if wanted is None else tuple(one for one in wanted if experiment.takes(one))
+        if graphs:
+            scopes.append((experiment, Scope(wanted_models, graphs, runs)))
+    return scopes
+
+
+def everything(store: Store) -> list[tuple[Experiment, Scope]]:
+    """Every experiment with all that a store may have for it: what a report shows."""
+    models = tuple(dict.fromkeys([*MODEL_TITLES, *MODELS]))
+    seen = {record.dataset for record in store.records.values()} | set(store.graphs)
+    seen |= {record.dataset for record in store.timings.values()}
+    return [
+        (experiment, Scope(models, (*experiment.graphs, *_further(experiment, seen)), runs=None))
+        for experiment in EXPERIMENTS.values()
+    ]
+
+
+def _further(experiment: Experiment, seen: set[str]) -> list[str]:
+    """Graphs that are in the store and not in the paper's experiment."""
+    return [name for name in CATALOGUE if name in seen and name in experiment.others and name not in experiment.graphs]

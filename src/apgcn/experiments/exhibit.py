@@ -1,0 +1,81 @@
+"""What does a table or a figure show? Small tables of content; how they are drawn is decided elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from apgcn.experiments.keys import Condition
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column for readers: its heading, and how a row's values become the text of a cell."""
+
+    heading: str
+    text: Callable[[Row], str]
+    words: bool = False  # aligned to the left
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of values, and columns that show them.
+
+    The values keep all their digits and go into CSV and JSON as they are; a page shows the columns.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def headings(self) -> list[str]:
+        return [column.heading for column in self.columns]
+
+    @property
+    def cells(self) -> list[list[str]]:
+        """What a reader sees, row by row."""
+        return [[column.text(row) for column in self.columns] for row in self.rows]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Values y at x, with half-widths of their intervals where they have one."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    half_widths: Sequence[float | None] | None = None
+    kind: Literal["line", "bars", "reference"] = "line"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes."""
+
+    title: str
+    x_title: str
+    y_title: str
+    series: tuple[Series, ...]
+    log_x: bool = False
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A table or a figure of the paper, as our records have it.
+
+    `conditions` are those whose records it shows; `notes` say what a reader must know to read it right.
+    """
+
+    name: str
+    title: str
+    table: Table
+    panels: tuple[Panel, ...] = ()
+    notes: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def heading(self) -> str:
+        return f"{self.name[:-1].capitalize()} {self.name[-1]}: {self.title}"

@@ -1,0 +1,76 @@
+"""Figure 2: how far nodes listen on each graph."""
+
+from __future__ import annotations
+
+from apgcn.experiments import accuracy, density, sweep
+from apgcn.experiments.exhibit import Column, Exhibit, Panel, Row, Table
+from apgcn.experiments.keys import Condition, RunKey
+from apgcn.experiments.mean import Mean
+from apgcn.experiments.published import TABLE4
+from apgcn.experiments.scope import Scope
+from apgcn.experiments.store import Store
+from apgcn.experiments.words import graph_title, model_title, number, plus_minus
+
+NOTES = (
+    "Bars count every node in every run by its K, a whole number. The line is the paper's picture: a Gaussian kernel "
+    "density of each node's K averaged over runs, which spreads over values that no node ever took.",
+)
+
+COLUMNS = (
+    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
+    Column("model", lambda row: model_title(row["model"]), words=True),
+    Column("runs", lambda row: str(row["runs"])),
+    Column("mean K", lambda row: plus_minus(row["steps"], row["steps_interval"])),
+    Column("paper", lambda row: number(row["paper_steps"])),
+    Column("most common K", lambda row: str(row["mode"])),
+    Column("nodes with it", lambda row: f"{100 * row['mode_share']:.1f} %"),
+)
+
+
+def plan(scope: Scope) -> list[RunKey]:
+    """The runs of Tables 2 and 3 that halt."""
+    return accuracy.plan(Scope(tuple(sweep.sweeping(scope.models)), scope.datasets, scope.runs))
+
+
+def content(store: Store, scope: Scope) -> Exhibit:
+    """All densities together, as in the paper; then graph by graph the counts beside the density."""
+    rows: list[Row] = []
+    conditions, together, apart = [], [], []
+    for dataset in scope.datasets:
+        for model in sweep.sweeping(scope.models):
+            condition = Condition.of_paper(dataset, model)
+            records = store.of(condition, scope.runs)
+            if not records:
+                continue
+            conditions.append(condition)
+            title = graph_title(dataset) if model == "apgcn" else f"{graph_title(dataset)}, {model_title(model)}"
+            counted = density.histogram(records)
+            drawn = density.smoothed(store, records, name=title)
+            mean = Mean.of(records)
+            share, mode = max(zip(counted.y, counted.x, strict=True))
+            paper = TABLE4.get(dataset) if model == "apgcn" else None
+            rows.append(
+                {
+                    "dataset": dataset,
+                    "model": model,
+                    "runs": mean.runs,
+                    "steps": mean.steps,
+                    "steps_interval": mean.steps_interval,
+                    "paper_steps": paper and paper.steps,
+                    "mode": mode,
+                    "mode_share": share,
+                }
+            )
+            together += [drawn] if drawn else []
+            apart.append(
+                Panel(title, "K, steps taken", "share of nodes; density", (counted, *([drawn] if drawn else [])))
+            )
+    panels = [Panel("All graphs, smoothed", "K, averaged over runs", "density", tuple(together)), *apart]
+    return Exhibit(
+        "figure2",
+        "how far nodes listen",
+        Table(COLUMNS, tuple(rows)),
+        panels=tuple(panels) if rows else (),
+        notes=NOTES,
+        conditions=tuple(conditions),
+    )

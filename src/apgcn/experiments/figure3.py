@@ -1,0 +1,88 @@
+"""Figure 3: steps and accuracy against the penalty."""
+
+from __future__ import annotations
+
+from apgcn.experiments import density, sweep
+from apgcn.experiments.exhibit import Column, Exhibit, Panel, Row, Series, Table
+from apgcn.experiments.keys import Condition
+from apgcn.experiments.mean import Mean
+from apgcn.experiments.scope import Scope
+from apgcn.experiments.store import Store
+from apgcn.experiments.words import graph_title, model_title, number, plus_minus
+
+NOTES = (
+    "A step's price rises from left to right. Accuracy in percent on test nodes, with the paper's kind of interval; "
+    "all means of a graph are over the same runs.",
+    "Densities are the paper's picture: of each node's K averaged over runs, smoothed.",
+)
+
+COLUMNS = (
+    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
+    Column("model", lambda row: model_title(row["model"]), words=True),
+    Column("penalty", lambda row: f"{row['penalty']:g}"),
+    Column("runs", lambda row: str(row["runs"])),
+    Column("mean K", lambda row: plus_minus(row["steps"], row["steps_interval"])),
+    Column("accuracy", lambda row: plus_minus(row["accuracy"], row["interval"])),
+    Column("by split", lambda row: number(row["split_interval"])),
+    Column("on validation nodes", lambda row: number(row["validation_accuracy"])),
+)
+
+plan = sweep.plan
+
+
+def content(store: Store, scope: Scope) -> Exhibit:
+    """One line per graph and penalty; per graph three panels."""
+    rows: list[Row] = []
+    panels: list[Panel] = []
+    conditions: list[Condition] = []
+    for dataset in scope.datasets:
+        for model in sweep.sweeping(scope.models):
+            found = sweep.swept(store, scope, dataset, model)
+            if len(found) < 2:
+                continue
+            means = {penalty: Mean.of(records) for penalty, records in found.items()}
+            rows += [_row(dataset, model, penalty, mean) for penalty, mean in means.items()]
+            conditions += [Condition.of_paper(dataset, model, penalty=penalty) for penalty in means]
+            title = graph_title(dataset) if model == "apgcn" else f"{graph_title(dataset)}, {model_title(model)}"
+            drawn = [density.smoothed(store, records, name=f"{penalty:g}") for penalty, records in found.items()]
+            panels += [
+                Panel(f"{title}: steps", "K, averaged over runs", "density", tuple(one for one in drawn if one)),
+                _against_penalty(
+                    f"{title}: accuracy",
+                    "test accuracy, %",
+                    {penalty: (mean.accuracy or 0.0, mean.interval) for penalty, mean in means.items()},
+                ),
+                _against_penalty(
+                    f"{title}: mean K",
+                    "K",
+                    {penalty: (mean.steps or 0.0, mean.steps_interval) for penalty, mean in means.items()},
+                ),
+            ]
+    return Exhibit(
+        "figure3",
+        "steps and accuracy against the penalty",
+        Table(COLUMNS, tuple(rows)),
+        panels=tuple(panels),
+        notes=NOTES,
+        conditions=tuple(conditions),
+    )
+
+
+def _row(dataset: str, model: str, penalty: float, mean: Mean) -> Row:
+    return {
+        "dataset": dataset,
+        "model": model,
+        "penalty": penalty,
+        "runs": mean.runs,
+        "steps": mean.steps,
+        "steps_interval": mean.steps_interval,
+        "accuracy": mean.accuracy,
+        "interval": mean.interval,
+        "split_interval": mean.split_interval,
+        "validation_accuracy": mean.validation_accuracy,
+    }
+
+
+def _against_penalty(title: str, y_title: str, values: dict[float, tuple[float, float | None]]) -> Panel:
+    ys, half_widths = zip(*values.values(), strict=True)
+    return Panel(title, "penalty", y_title, (Series(y_title, tuple(values), ys, half_widths),), log_x=True)

@@ -1,0 +1,98 @@
+"""Figure 4: accuracy and steps against the number of labels."""
+
+from __future__ import annotations
+
+from apgcn.experiments import density, sweep
+from apgcn.experiments.exhibit import Column, Exhibit, Panel, Row, Series, Table
+from apgcn.experiments.keys import Condition, RunKey
+from apgcn.experiments.mean import Mean
+from apgcn.experiments.scope import PROTOCOL, Scope
+from apgcn.experiments.store import Store
+from apgcn.experiments.words import graph_title, model_title, number, plus_minus
+from apgcn.models.catalogue import MODELS
+
+LABELS = (5, 10, 20, 40, 60)  # the paper shows a curve and names no values
+
+NOTES = (
+    "Training nodes a class; all else as in the paper. The paper draws this figure without naming its values.",
+    "Densities are of each node's K averaged over runs, smoothed.",
+)
+
+COLUMNS = (
+    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
+    Column("model", lambda row: model_title(row["model"]), words=True),
+    Column("labels a class", lambda row: str(row["labels"])),
+    Column("runs", lambda row: str(row["runs"])),
+    Column("accuracy", lambda row: plus_minus(row["accuracy"], row["interval"])),
+    Column("by split", lambda row: number(row["split_interval"])),
+    Column("mean K", lambda row: plus_minus(row["steps"], row["steps_interval"])),
+)
+
+
+def plan(scope: Scope) -> list[RunKey]:
+    """Every model with every number of labels."""
+    return [
+        key
+        for dataset in scope.datasets
+        for model in scope.models
+        for labels in LABELS
+        for key in Condition.of_paper(dataset, model, per_class=labels).first_runs(scope.runs or PROTOCOL)
+    ]
+
+
+def content(store: Store, scope: Scope) -> Exhibit:
+    """One line per graph, model and number of labels; per graph the accuracies, and the densities of each model."""
+    rows: list[Row] = []
+    panels: list[Panel] = []
+    conditions: list[Condition] = []
+    for dataset in scope.datasets:
+        curves: list[Series] = []
+        densities: list[Panel] = []
+        for model in scope.models:
+            if model not in MODELS:
+                continue
+            wanted = {labels: Condition.of_paper(dataset, model, per_class=labels) for labels in LABELS}
+            found = {labels: store.of(condition, scope.runs) for labels, condition in wanted.items()}
+            found = {labels: records for labels, records in found.items() if records}
+            if len(found) < 2:
+                continue
+            means = {labels: Mean.of(records) for labels, records in found.items()}
+            rows += [_row(dataset, model, labels, mean) for labels, mean in means.items()]
+            conditions += [wanted[labels] for labels in found]
+            curves.append(
+                Series(
+                    model_title(model),
+                    tuple(means),
+                    tuple(mean.accuracy or 0.0 for mean in means.values()),
+                    tuple(mean.interval for mean in means.values()),
+                )
+            )
+            if model in sweep.sweeping(scope.models):
+                drawn = [density.smoothed(store, records, name=f"{labels}") for labels, records in found.items()]
+                title = f"{graph_title(dataset)}: steps of {model_title(model)} by labels a class"
+                densities.append(Panel(title, "K, averaged over runs", "density", tuple(one for one in drawn if one)))
+        if curves:
+            title = f"{graph_title(dataset)}: accuracy"
+            panels += [Panel(title, "training nodes a class", "test accuracy, %", tuple(curves)), *densities]
+    return Exhibit(
+        "figure4",
+        "accuracy and steps against the number of labels",
+        Table(COLUMNS, tuple(rows)),
+        panels=tuple(panels),
+        notes=NOTES,
+        conditions=tuple(conditions),
+    )
+
+
+def _row(dataset: str, model: str, labels: int, mean: Mean) -> Row:
+    return {
+        "dataset": dataset,
+        "model": model,
+        "labels": labels,
+        "runs": mean.runs,
+        "accuracy": mean.accuracy,
+        "interval": mean.interval,
+        "split_interval": mean.split_interval,
+        "steps": mean.steps,
+        "steps_interval": mean.steps_interval,
+    }

@@ -1,0 +1,64 @@
+"""What do the runs of one condition say together?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from apgcn.experiments.record import Record
+from apgcn.statistics import bootstrap_half_width, split_half_width
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Means over runs, accuracies in percent.
+
+    `interval` is the paper's: 95 %, runs resampled as if independent, the larger side. `split_interval` resamples whole
+    splits. Both are None where there is too little to resample. `spread` is the standard deviation over runs.
+    """
+
+    runs: int
+    accuracy: float | None
+    interval: float | None
+    split_interval: float | None
+    spread: float | None
+    validation_accuracy: float | None
+    validation_interval: float | None
+    steps: float | None
+    steps_interval: float | None
+    epochs: float | None
+    seconds: float
+    diverged: int
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Mean:
+        """The mean of records of one condition."""
+        accuracies, judged = _percent(records, lambda record: record.test_accuracy)
+        validation, _ = _percent(records, lambda record: record.validation_accuracy)
+        steps = [record.steps_mean for record in records]
+        return cls(
+            runs=len(records),
+            accuracy=_mean(accuracies),
+            interval=bootstrap_half_width(accuracies),
+            split_interval=split_half_width(accuracies, [record.split for record in judged]),
+            spread=float(np.std(accuracies, ddof=1)) if len(accuracies) > 1 else None,
+            validation_accuracy=_mean(validation),
+            validation_interval=bootstrap_half_width(validation),
+            steps=_mean(steps),
+            steps_interval=bootstrap_half_width(steps),
+            epochs=_mean([record.epochs for record in records]),
+            seconds=sum(record.seconds for record in records),
+            diverged=sum(record.best_epoch == 0 for record in records),
+        )
+
+
+def _percent(records: Sequence[Record], accuracy: Callable[[Record], float | None]) -> tuple[list[float], list[Record]]:
+    """An accuracy of those records that have it, in percent, and these records."""
+    judged = [record for record in records if accuracy(record) is not None]
+    return [100 * (accuracy(record) or 0.0) for record in judged], judged
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None

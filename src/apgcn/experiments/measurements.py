@@ -1,0 +1,62 @@
+"""What is kept of what is measured without a training? Frozen records, one JSON line each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from apgcn.experiments.record import values_of
+
+
+@dataclass(frozen=True)
+class GraphRecord:
+    """A graph after cleaning; the key is its name, every undirected edge counts once."""
+
+    key: str
+    classes: int
+    features: int
+    nodes: int
+    edges: int
+    versions: Mapping[str, str]
+    command: str
+
+    @property
+    def line(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of_line(cls, line: Mapping[str, Any]) -> GraphRecord:
+        return cls(**values_of(cls, line))
+
+
+@dataclass(frozen=True)
+class TimingRecord:
+    """How long an epoch takes: medians over epochs, in milliseconds, for all runs of a pack together.
+
+    An epoch is a training step and an evaluation. `epoch_low` and `epoch_high` are its quartiles.
+    """
+
+    key: str
+    dataset: str
+    model: str
+    settings: Mapping[str, Any]
+    pack_runs: int
+    epochs: int
+    step_ms: float
+    evaluation_ms: float
+    epoch_ms: float
+    epoch_low: float
+    epoch_high: float
+    device: str
+    hardware: str
+    versions: Mapping[str, str]
+    command: str
+
+    @property
+    def line(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of_line(cls, line: Mapping[str, Any]) -> TimingRecord:
+        return cls(**values_of(cls, line))

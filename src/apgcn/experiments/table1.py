@@ -1,0 +1,75 @@
+"""Table 1: the graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apgcn.experiments.exhibit import Column, Exhibit, Row, Table
+from apgcn.experiments.graphs import cleaned
+from apgcn.experiments.keys import RunKey
+from apgcn.experiments.measurements import GraphRecord
+from apgcn.experiments.published import TABLE1
+from apgcn.experiments.scope import Scope
+from apgcn.experiments.store import Store
+from apgcn.experiments.words import graph_title, number
+from apgcn.training.summary import versions
+
+COUNTS = ("classes", "features", "nodes", "edges")
+
+NOTES = (
+    "Counted after cleaning: undirected, without self-loops, largest connected component; every edge once.",
+    "The average degree is 2E/n, as each edge has two ends. The paper prints twice that, 4E/n.",
+)
+
+COLUMNS = (
+    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
+    Column("classes", lambda row: f"{row['classes']:,}"),
+    Column("features", lambda row: f"{row['features']:,}"),
+    Column("nodes", lambda row: f"{row['nodes']:,}"),
+    Column("edges", lambda row: f"{row['edges']:,}"),
+    Column("degree", lambda row: number(row["degree"])),
+    Column("paper's degree", lambda row: number(row["paper_degree"])),
+    Column("verdict", lambda row: row["verdict"], words=True),
+)
+
+
+def plan(scope: Scope) -> list[RunKey]:
+    """Nothing is trained."""
+    return []
+
+
+def measure(store: Store, scope: Scope, *, device: str, command: str) -> None:
+    """Count the graphs that were not counted yet."""
+    for dataset in scope.datasets:
+        if dataset not in store.graphs:
+            graph = cleaned(dataset)
+            store.keep_graph(
+                GraphRecord(
+                    key=dataset,
+                    classes=graph.num_classes,
+                    features=graph.num_features,
+                    nodes=graph.num_nodes,
+                    edges=graph.num_directed_edges // 2,
+                    versions=versions(),
+                    command=command,
+                )
+            )
+
+
+def content(store: Store, scope: Scope) -> Exhibit:
+    """What we count beside what the paper prints."""
+    rows = tuple(_row(store.graphs[dataset]) for dataset in scope.datasets if dataset in store.graphs)
+    return Exhibit("table1", "the graphs", Table(COLUMNS, rows), notes=NOTES)
+
+
+def _row(graph: GraphRecord) -> Row:
+    paper = TABLE1.get(graph.key)
+    row: dict[str, Any] = {"dataset": graph.key, **{name: getattr(graph, name) for name in COUNTS}}
+    row["degree"] = 2 * graph.edges / graph.nodes
+    for name in (*COUNTS, "degree"):
+        row[f"paper_{name}"] = getattr(paper, name) if paper else None
+    differing = [name for name in COUNTS if row[name] != row[f"paper_{name}"]]
+    row["verdict"] = (
+        "not in the paper" if not paper else f"other {', '.join(differing)}" if differing else "same counts"
+    )
+    return row

@@ -1,0 +1,69 @@
+"""Table 5: milliseconds per epoch."""
+
+from __future__ import annotations
+
+from apgcn.experiments.exhibit import Column, Exhibit, Row, Table
+from apgcn.experiments.keys import Condition, RunKey
+from apgcn.experiments.published import TABLE5, TIMED_MODELS
+from apgcn.experiments.scope import Scope
+from apgcn.experiments.store import Store
+from apgcn.experiments.timing import TIMED, WARM_UP, timed, timing_key
+from apgcn.experiments.words import graph_title, model_title, number
+
+NOTES = (
+    "An epoch is a training step and an evaluation of one run alone (a pack of one), one thread on a CPU; medians over "
+    f"{TIMED} epochs after {WARM_UP} that do not count, and their quartiles.",
+    "The paper does not name its GPU: compare models within one column, not our column with the paper's.",
+)
+
+COLUMNS = (
+    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
+    Column("model", lambda row: model_title(row["model"]), words=True),
+    Column("ours, ms", lambda row: number(row["epoch_ms"], 1)),
+    Column("quartiles", lambda row: f"{row['epoch_low']:.1f} to {row['epoch_high']:.1f}"),
+    Column("step alone", lambda row: number(row["step_ms"], 1)),
+    Column("paper, ms", lambda row: number(row["paper_ms"], 1)),
+    Column("hardware", lambda row: row["hardware"], words=True),
+)
+
+
+def plan(scope: Scope) -> list[RunKey]:
+    """Nothing is trained to its end."""
+    return []
+
+
+def measure(store: Store, scope: Scope, *, device: str, command: str) -> None:
+    """Time the models and graphs that were not timed on this hardware yet, one after the other."""
+    for dataset in scope.datasets:
+        for model in scope.models:
+            condition = Condition.of_paper(dataset, model)
+            if timing_key(condition, device) not in store.timings:
+                store.keep_timing(timed(condition, device=device, command=command))
+
+
+def content(store: Store, scope: Scope) -> Exhibit:
+    """Ours beside the paper's."""
+    rows: list[Row] = [
+        {
+            "dataset": record.dataset,
+            "model": record.model,
+            "epoch_ms": record.epoch_ms,
+            "epoch_low": record.epoch_low,
+            "epoch_high": record.epoch_high,
+            "step_ms": record.step_ms,
+            "evaluation_ms": record.evaluation_ms,
+            "paper_ms": TABLE5.get((record.dataset, record.model)),
+            "hardware": record.hardware,
+            "device": record.device,
+            "torch": record.versions.get("torch"),
+        }
+        for dataset in scope.datasets
+        for model in sorted(scope.models, key=_order)
+        for record in store.timings.values()
+        if (record.dataset, record.model) == (dataset, model)
+    ]
+    return Exhibit("table5", "milliseconds per epoch", Table(COLUMNS, tuple(rows)), notes=NOTES)
+
+
+def _order(model: str) -> int:
+    return TIMED_MODELS.index(model) if model in TIMED_MODELS else len(TIMED_MODELS)

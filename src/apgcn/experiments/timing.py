@@ -1,0 +1,70 @@
+"""How long does an epoch take?"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+
+from apgcn.devices import hardware, one_thread, resolve
+from apgcn.experiments.graphs import cleaned
+from apgcn.experiments.keys import Condition
+from apgcn.experiments.measurements import TimingRecord
+from apgcn.experiments.work import origin, run_of
+from apgcn.tensors import GraphTensors
+from apgcn.training.loop import Pack
+from apgcn.training.paper import divide_settings
+
+WARM_UP, TIMED = 5, 30  # epochs
+
+
+def timed(condition: Condition, *, device: str, command: str) -> TimingRecord:
+    """Some epochs of the condition's first run, with a look at the clock."""
+    place = resolve(device)
+    model, training = divide_settings(condition.model, dict(condition.settings))
+    with one_thread():
+        pack = Pack(
+            GraphTensors.of(cleaned(condition.dataset), device=place),
+            [run_of(key) for key in condition.first_runs(1)],
+            model,
+            training,
+        )
+        clock = np.array([_epoch(pack, place) for _ in range(WARM_UP + TIMED)])[WARM_UP:]
+    low, high = np.percentile(clock.sum(axis=1), [25, 75])
+    return TimingRecord(
+        key=timing_key(condition, device),
+        dataset=condition.dataset,
+        model=condition.model,
+        settings=dict(condition.settings),
+        pack_runs=1,
+        epochs=TIMED,
+        step_ms=float(np.median(clock[:, 0])),
+        evaluation_ms=float(np.median(clock[:, 1])),
+        epoch_ms=float(np.median(clock.sum(axis=1))),
+        epoch_low=float(low),
+        epoch_high=float(high),
+        **origin(place, command),
+    )
+
+
+def _epoch(pack: Pack, device: torch.device) -> tuple[float, float]:
+    """Milliseconds of the step and of the evaluation."""
+    pack.epochs += 1
+    moments = [_now(device)]
+    for part in (pack.step, pack.evaluate):
+        part()
+        moments.append(_now(device))
+    return 1000 * (moments[1] - moments[0]), 1000 * (moments[2] - moments[1])
+
+
+def _now(device: torch.device) -> float:
+    """The time when all that was asked of the device is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def timing_key(condition: Condition, device: str) -> str:
+    """What is timed, and on what hardware."""
+    return f"{condition.text}/pack=1/{hardware(resolve(device))}"
