@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from string import ascii_lowercase
 from typing import Any, Literal
 
 from apgcn.experiments.keys import Condition
@@ -78,4 +79,6 @@ class Exhibit:
 
     @property
     def heading(self) -> str:
-        return f"{self.name[:-1].capitalize()} {self.name[-1]}: {self.title}"
+        """The paper's number where it has one: table2 is Table 2."""
+        word, number = self.name.rstrip("0123456789"), self.name.lstrip(ascii_lowercase)
+        return f"{word.capitalize()} {number}: {self.title}" if number else f"{word.capitalize()}: {self.title}"

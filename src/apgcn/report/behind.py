@@ -1,0 +1,55 @@
+"""What is behind the numbers of an exhibit? Settings, hardware, versions and commands, from the records themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from apgcn.experiments.exhibit import Column, Row, Table
+from apgcn.experiments.keys import Condition
+from apgcn.experiments.mean import Mean
+from apgcn.experiments.record import Record
+from apgcn.experiments.store import Store
+from apgcn.experiments.words import graph_title, model_title, number, settings_text
+
+COLUMNS = (
+    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
+    Column("model", lambda row: model_title(row["model"]), words=True),
+    Column("labels a class", lambda row: str(row["labels"])),
+    Column("runs", lambda row: str(row["runs"])),
+    Column("epochs", lambda row: number(row["epochs"], 0)),
+    Column("seconds a run", lambda row: number(row["seconds"], 1)),
+    Column("diverged", lambda row: str(row["diverged"])),
+    Column("settings", lambda row: row["settings"], words=True),
+    Column("hardware", lambda row: row["hardware"], words=True),
+    Column("versions", lambda row: row["versions"], words=True),
+    Column("command", lambda row: row["command"], words=True),
+)
+
+
+def behind(store: Store, conditions: Iterable[Condition]) -> Table:
+    """One line per condition; where its records differ in hardware, versions or command, all are named."""
+    return Table(COLUMNS, tuple(_row(condition, store.of(condition)) for condition in conditions))
+
+
+def _row(condition: Condition, records: list[Record]) -> Row:
+    mean = Mean.of(records)
+    return {
+        "dataset": condition.dataset,
+        "model": condition.model,
+        "labels": condition.per_class,
+        "runs": mean.runs,
+        "epochs": mean.epochs,
+        "seconds": mean.seconds / max(1, mean.runs),
+        "diverged": mean.diverged,
+        "settings": settings_text(dict(condition.settings)),
+        "hardware": _all(f"{record.hardware} ({record.device})" for record in records),
+        "versions": _all(
+            ", ".join(f"{name} {version}" for name, version in record.versions.items()) for record in records
+        ),
+        "command": _all(record.command for record in records),
+    }
+
+
+def _all(texts: Iterable[str]) -> str:
+    """Different texts, each once."""
+    return "; ".join(dict.fromkeys(texts))

@@ -1,0 +1,58 @@
+"""Exhibits as LaTeX tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from apgcn.experiments.exhibit import Exhibit
+
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+    "–": "--",
+    "“": "``",
+    "”": "''",
+}
+
+
+def latex(exhibits: Iterable[Exhibit]) -> str:
+    """One `table` per exhibit; the notes stand above it as comments."""
+    return "\n\n".join(map(_table, exhibits))
+
+
+def _table(exhibit: Exhibit) -> str:
+    table = exhibit.table
+    alignment = "".join("l" if column.words else "r" for column in table.columns)
+    lines = [
+        *(f"% {' '.join(note.split())}" for note in exhibit.notes),
+        r"\begin{table}[t]",
+        r"\centering",
+        rf"\caption{{{escaped(exhibit.title[0].upper() + exhibit.title[1:])}.}}",
+        rf"\label{{tab:{exhibit.name}}}",
+        rf"\begin{{tabular}}{{{alignment}}}",
+        _row(table.headings),
+        r"\hline",
+        *map(_row, table.cells),
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return rf"{' & '.join(map(escaped, cells))} \\"
+
+
+def escaped(text: str) -> str:
+    r"""Text that LaTeX takes for text.
+
+    >>> print(escaped("85.44 ± 0.25 at 5 % of a_b"))
+    85.44 $\pm$ 0.25 at 5 \% of a\_b
+    """
+    return "".join(SPECIAL.get(letter, letter) for letter in " ".join(text.split()))

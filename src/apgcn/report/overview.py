@@ -1,0 +1,52 @@
+"""Everything that a store holds, one line per condition, whether or not a table of the paper asks for it."""
+
+from __future__ import annotations
+
+from apgcn.experiments.exhibit import Column, Exhibit, Row, Table
+from apgcn.experiments.keys import by_condition
+from apgcn.experiments.mean import Mean
+from apgcn.experiments.store import Store
+from apgcn.experiments.words import graph_title, model_title, plus_minus, settings_text
+
+NOTES = (
+    "Accuracies in percent. “Validation” are runs on the validation seeds, made to choose settings: there are no test "
+    "nodes in them.",
+)
+
+COLUMNS = (
+    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
+    Column("model", lambda row: model_title(row["model"]), words=True),
+    Column("for", lambda row: row["purpose"], words=True),
+    Column("labels a class", lambda row: str(row["labels"])),
+    Column("runs", lambda row: str(row["runs"])),
+    Column("on test nodes", lambda row: plus_minus(row["accuracy"], row["interval"])),
+    Column("on validation nodes", lambda row: plus_minus(row["validation_accuracy"], row["validation_interval"])),
+    Column("mean K", lambda row: plus_minus(row["steps"], row["steps_interval"])),
+    Column("other than default", lambda row: row["settings"], words=True),
+)
+
+
+def overview(store: Store) -> Exhibit:
+    """The conditions in the order in which they were first recorded."""
+    rows: list[Row] = []
+    groups = by_condition(record.run_key for record in store.records.values())
+    for condition in groups:
+        mean = Mean.of(store.of(condition))
+        rows.append(
+            {
+                "dataset": condition.dataset,
+                "model": condition.model,
+                "purpose": condition.purpose,
+                "labels": condition.per_class,
+                "runs": mean.runs,
+                "accuracy": mean.accuracy,
+                "interval": mean.interval,
+                "validation_accuracy": mean.validation_accuracy,
+                "validation_interval": mean.validation_interval,
+                "steps": mean.steps,
+                "steps_interval": mean.steps_interval,
+                "settings": settings_text(condition.chosen),
+            }
+        )
+    title = "everything in the store"
+    return Exhibit("overview", title, Table(COLUMNS, tuple(rows)), notes=NOTES, conditions=tuple(groups))

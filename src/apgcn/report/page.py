@@ -1,0 +1,92 @@
+"""One page to look at: a file that holds all it needs and asks the network for nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from apgcn import __version__
+from apgcn.errors import MissingPackage
+from apgcn.experiments.exhibit import Exhibit, Table
+from apgcn.experiments.store import Store
+from apgcn.report.behind import behind
+from apgcn.report.drawing import drawn, plotly_script
+
+HERE = Path(__file__).parent
+
+
+def page(store: Store, exhibits: Sequence[Exhibit], *, title: str) -> str:
+    """The page as HTML. All that comes from records is escaped."""
+    shown = [_section(store, exhibit) for exhibit in exhibits]
+    figures = [panel.pop("figure") for section in shown for panel in section["panels"]]
+    for number, panel in enumerate(panel for section in shown for panel in section["panels"]):
+        panel["number"] = number
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            title=title,
+            version=__version__,
+            runs=len(store.records),
+            sections=shown,
+            glance=_glance(exhibits),
+            style=_markup((HERE / "page.css").read_text(encoding="utf-8")),
+            script=_markup((HERE / "page.js").read_text(encoding="utf-8")),
+            plotly=_markup(plotly_script() if figures else ""),
+            figures=_markup(_json(figures)),
+        )
+    )
+
+
+def _section(store: Store, exhibit: Exhibit) -> dict[str, Any]:
+    run, not_run = _divided(exhibit.table)
+    return {
+        "name": exhibit.name,
+        "heading": exhibit.heading,
+        "table": run,
+        "not_run": not_run,
+        "notes": exhibit.notes,
+        "panels": [{"title": panel.title, "figure": drawn(panel)} for panel in exhibit.panels if panel.series],
+        "behind": behind(store, exhibit.conditions) if exhibit.conditions else None,
+    }
+
+
+def _divided(table: Table) -> tuple[Table, Table]:
+    """The rows that have records, and those that have only the paper's number."""
+    run = tuple(row for row in table.rows if row.get("runs") != 0)
+    return Table(table.columns, run), Table(table.columns, tuple(row for row in table.rows if row.get("runs") == 0))
+
+
+def _glance(exhibits: Sequence[Exhibit]) -> list[dict[str, Any]]:
+    """AP-GCN on every graph, in a few words, for the top of the page."""
+    return [
+        {**row, "cells": dict(zip(exhibit.table.headings, cells, strict=True))}
+        for exhibit in exhibits
+        if exhibit.name in ("table2", "table3")
+        for row, cells in zip(exhibit.table.rows, exhibit.table.cells, strict=True)
+        if row["model"] == "apgcn" and row["runs"]
+    ]
+
+
+def _json(value: Any) -> str:
+    """JSON that may stand in a script element: nothing in it can end the element."""
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _environment() -> Any:
+    try:
+        import jinja2
+    except ImportError as error:
+        raise MissingPackage('an HTML report needs plotly and jinja2: pip install "apgcn[report]"') from error
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+
+
+def _markup(text: str) -> Any:
+    """Text of ours that is code, not to be escaped."""
+    from markupsafe import Markup
+
+    return Markup(text)

@@ -1,0 +1,25 @@
+"""Exhibits as CSV: all digits, one header, the name of the table in the first column."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+
+from apgcn.experiments.exhibit import Exhibit
+
+
+def spreadsheet(exhibits: Iterable[Exhibit]) -> str:
+    """The values of all rows; a column that a table does not have stays empty."""
+    rows = [{"table": exhibit.name, **row} for exhibit in exhibits for row in exhibit.table.rows]
+    names = list(dict.fromkeys(name for row in rows for name in row)) or ["table"]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _harmless(value) for name, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def _harmless(value: object) -> object:
+    """A text that a spreadsheet would take for a formula is marked as text."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value

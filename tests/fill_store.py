@@ -1,0 +1,23 @@
+"""A small plan, filled by a process of its own: python tests/fill_store.py STORE WORKERS."""
+
+import sys
+
+from apgcn.experiments.executors import InProcess, Processes
+from apgcn.experiments.fill import fill
+from apgcn.experiments.graphs import cleaned
+from apgcn.experiments.keys import Condition, RunKey
+from apgcn.experiments.store import Store
+from apgcn.training import packs
+
+
+def small_plan(runs: int = 60) -> list[RunKey]:
+    """Trainings of a few epochs."""
+    return Condition.of_paper("cora", "apgcn", hidden=8, max_epochs=6).first_runs(runs)
+
+
+if __name__ == "__main__":
+    packs.MOST_ON_CPU = 3
+    folder, workers = sys.argv[1], int(sys.argv[2])
+    cleaned("cora")
+    print("ready", flush=True)
+    fill(Store(folder), small_plan(), executor=Processes(workers) if workers > 1 else InProcess(), command="test")

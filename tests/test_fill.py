@@ -1,0 +1,342 @@
+"""Whatever happens to a reproduction, started again it ends with the records of an undisturbed one."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fill_store import small_plan
+
+from apgcn.errors import ApgcnError, WorkerDied
+from apgcn.experiments.executors import InProcess, Processes
+from apgcn.experiments.fill import fill
+from apgcn.experiments.keys import Condition
+from apgcn.experiments.pack import PlannedPack
+from apgcn.experiments.packing import packs_for
+from apgcn.experiments.record import Record
+from apgcn.experiments.store import Store
+from apgcn.experiments.work import train_planned
+
+SCRIPT = Path(__file__).with_name("fill_store.py")
+
+
+def start(folder, workers=1):
+    """A process that fills a store, after its imports."""
+    process = subprocess.Popen([sys.executable, SCRIPT, str(folder), str(workers)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    process.stdout.close()
+    return process
+
+
+def results(store: Store | Path) -> dict[str, dict]:
+    """What was found, without how long it took."""
+    records = (store if isinstance(store, Store) else Store(store)).records
+    return {key: {**record.line, "seconds": None} for key, record in records.items()}
+
+
+def no_line_is_there_twice(folder) -> bool:
+    keys = [json.loads(line)["key"] for line in (folder / "runs.jsonl").read_text().splitlines()]
+    return len(keys) == len(set(keys))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> Store:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    process = start(folder)
+    assert process.wait(120) == 0
+    return Store(folder)
+
+
+def test_ten_kills_change_nothing(undisturbed, tmp_path):
+    """At random moments: before the first record, between two, or a while after some more are there."""
+    moments = random.Random(7)
+    lines = tmp_path / "runs.jsonl"
+    left = []
+    for _ in range(10):
+        process = start(tmp_path)
+        before = _size(lines)
+        if moments.random() < 0.6:
+            _until(lambda: _size(lines) > before or process.poll() is not None)  # noqa: B023
+        time.sleep(moments.uniform(0.0, 0.2))
+        process.kill()
+        process.wait()
+        left.append(60 - len(Store(tmp_path).records))
+    assert 0 < left[-1] < left[0], f"the kills must fall into the work, but there were {left} runs left"
+    assert start(tmp_path).wait(120) == 0
+    assert results(tmp_path) == results(undisturbed)
+    assert no_line_is_there_twice(tmp_path)
+    for record in Store(tmp_path).records.values():
+        assert Store(tmp_path).mean_steps([record]).mean() == pytest.approx(record.steps_mean)
+
+
+def _size(path):
+    return path.stat().st_size if path.exists() else 0
+
+
+def test_a_pack_that_was_torn_is_trained_again_as_it_was(undisturbed, tmp_path):
+    """Its writer was killed in the middle of its second record."""
+    whole = undisturbed.folder
+    lines = (whole / "runs.jsonl").read_bytes().splitlines(keepends=True)
+    tmp_path.joinpath("runs.jsonl").write_bytes(b"".join(lines[:4]) + lines[4][:200])
+    tmp_path.joinpath("plan.log").write_bytes((whole / "plan.log").read_bytes())
+    before = [record.key for record in Store(tmp_path).records.values()]
+    assert start(tmp_path).wait(120) == 0
+    assert results(tmp_path) == results(undisturbed)
+    assert tmp_path.joinpath("runs.jsonl").read_bytes().startswith(b"".join(lines[:4]))
+    assert len(before) == 4
+    assert all(record.pack_runs == 3 for record in Store(tmp_path).records.values())
+
+
+def test_two_processes_fill_one_store_together(undisturbed, tmp_path):
+    processes = [start(tmp_path), start(tmp_path)]
+    assert [process.wait(120) for process in processes] == [0, 0]
+    assert results(tmp_path) == results(undisturbed)
+    assert no_line_is_there_twice(tmp_path)
+
+
+def test_several_workers_find_what_one_finds(undisturbed, tmp_path):
+    assert start(tmp_path, workers=2).wait(120) == 0
+    assert results(tmp_path) == results(undisturbed)
+
+
+def test_workers_end_with_a_parent_that_is_killed(tmp_path):
+    process = start(tmp_path, workers=2)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    if not children.exists():
+        process.kill()
+        pytest.skip("needs /proc")
+    _until(lambda: len(_children(process.pid)) >= 2)
+    workers = _children(process.pid)
+    process.kill()
+    process.wait()
+    _until(lambda: not any(_alive(worker) for worker in workers))
+
+
+def _children(pid):
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _until(condition, seconds=30):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.05)
+
+
+def test_what_another_process_trains_is_waited_for_and_taken_over_when_it_dies(tmp_path):
+    """A claim is held for a while; then the holder is gone without a record."""
+    store = Store(tmp_path)
+    plan = small_plan(2)
+    (pack,) = packs_for(store, plan, device="cpu", most=lambda condition: 3)
+    claim = Store(tmp_path).claim(pack)
+    assert store.claim(pack) is None
+
+    class Releasing:
+        waited = 0
+
+        def waiting(self):
+            self.waited += 1
+            if self.waited == 2:
+                claim.give_back()
+
+        def planned(self, packs): ...
+        def progress(self, pack, share): ...
+        def finished(self, pack): ...
+
+    watch = Releasing()
+    fill(store, plan, watch=watch)
+    assert watch.waited == 2
+    assert len(store.records) == 2
+
+
+def test_nothing_is_left_to_do_when_it_is_done(undisturbed):
+    class Refusing(InProcess):
+        def run(self, function, items, watch):
+            raise AssertionError("there is nothing to run")
+
+    fill(undisturbed, small_plan(), executor=Refusing())
+
+
+def test_a_larger_plan_keeps_what_is_there_and_trains_the_rest(tmp_path):
+    store = Store(tmp_path)
+    fill(store, small_plan(4))
+    first = dict(store.records)
+    fill(store, small_plan(7))
+    assert len(store.records) == 7
+    assert all(store.records[key] == record for key, record in first.items())
+    assert [len(pack.runs) for pack in store.planned] == [4, 3]  # not 8: the four are done
+
+
+def test_packs_planned_for_another_device_are_planned_anew_unless_begun(tmp_path):
+    store, plan = Store(tmp_path), small_plan(6)
+    before = packs_for(store, plan, device="cpu", most=lambda condition: 3)
+    assert [len(pack.runs) for pack in before] == [3, 3]
+    begun = train_planned(before[0], lambda share: None, device="cpu", command="")
+    store.keep(before[0], begun.records[:1], begun.steps)
+    after = packs_for(store, plan, device="cuda", most=lambda condition: 100)
+    assert after[0] == before[0]
+    assert (after[1].device, after[1].runs) == ("cuda", before[1].runs)
+    assert packs_for(store, plan, device="cuda", most=lambda condition: 100) == after
+
+
+def test_packs_that_no_longer_fit_are_divided(tmp_path):
+    store, plan = Store(tmp_path), small_plan(6)
+    packs_for(store, plan, device="cpu", most=lambda condition: 6)
+    assert [len(pack.runs) for pack in packs_for(store, plan, device="cpu", most=lambda condition: 2)] == [2, 2, 2]
+
+
+def test_a_pack_that_somebody_trains_is_left_as_it_is(tmp_path):
+    store, plan = Store(tmp_path), small_plan(6)
+    (pack,) = packs_for(store, plan, device="cpu", most=lambda condition: 6)
+    claim = Store(tmp_path).claim(pack)
+    assert packs_for(store, plan, device="cuda", most=lambda condition: 2) == [pack]
+    claim.give_back()
+
+
+def test_a_record_says_what_the_training_found(tmp_path):
+    """The same pack, trained without any of the machinery of plans and stores."""
+    from apgcn import clean, load, paper_settings, split_for_test, train
+    from apgcn.training.runs import Run
+
+    plan = small_plan(3)
+    store = Store(tmp_path)
+    fill(store, plan, command="apgcn reproduce something")
+    graph = clean(load("cora"))
+    model, training = paper_settings("cora", hidden=8, max_epochs=6)
+    runs = [Run(split_for_test(graph.labels, key.split), key.initialisation, "cora") for key in plan]
+    for key, result in zip(plan, train(graph, runs, model, training), strict=True):
+        record = store.records[key.text]
+        assert record.test_accuracy == result.test_accuracy
+        assert record.train_accuracy == result.accuracy(result.run.split.train)
+        assert record.stopping_accuracy == result.stopping_accuracy
+        assert record.validation_accuracy == result.validation_accuracy
+        assert record.steps_mean == pytest.approx(result.steps.mean())
+        assert record.steps_histogram == tuple(np.bincount(result.steps, minlength=11)[1:])
+        assert (record.epochs, record.best_epoch) == (result.epochs, result.best_epoch)
+        assert np.array_equal(store.mean_steps([record]), result.steps)
+        assert record.settings == {**vars(model), **vars(training)}
+        assert record.command == "apgcn reproduce something"
+        assert set(record.versions) == {"apgcn", "python", "torch", "numpy", "scipy"}
+    seconds = [store.records[key.text].seconds for key in plan]
+    assert min(seconds) > 0
+
+
+def test_validation_runs_have_no_test_accuracy(tmp_path):
+    condition = Condition.of_paper("cora", "apgcn", hidden=4, max_epochs=2, purpose="validation")
+    store = Store(tmp_path)
+    fill(store, condition.first_runs(1))
+    (record,) = store.records.values()
+    assert record.test_accuracy is None
+    assert 0 < record.validation_accuracy < 1
+    assert "/validation=2413340114/" in record.key
+
+
+def test_labels_a_class_change_the_training_set_and_the_key(tmp_path):
+    store = Store(tmp_path)
+    for labels in (5, 20):
+        condition = Condition.of_paper("cora", "apgcn", hidden=4, max_epochs=2, per_class=labels)
+        fill(store, condition.first_runs(1))
+    few, usual = store.records.values()
+    assert few.key.replace("labels=5", "labels=20") == usual.key
+    assert few.train_accuracy * 35 == pytest.approx(round(few.train_accuracy * 35))  # 5 nodes of each of 7 classes
+
+
+# --- executors ---
+
+
+def doubled(item, report):
+    report(0.5)
+    return os.getpid(), 2 * item
+
+
+def mistaken(item, report):
+    raise ApgcnError("penalty must be >= 0, got -1.")
+
+
+def failing(item, report):
+    raise ZeroDivisionError("in the middle of work")
+
+
+def dying(item, report):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("executor", [InProcess(), Processes(2)], ids=["in process", "processes"])
+def test_an_executor_does_every_item_once(executor):
+    heard = []
+    outcomes = dict(executor.run(doubled, range(7), lambda item, share: heard.append((item, share))))
+    assert {item: value for item, (_, value) in outcomes.items()} == {item: 2 * item for item in range(7)}
+    pids = {pid for pid, _ in outcomes.values()}
+    assert len(pids) <= executor.workers
+    assert (os.getpid() in pids) == isinstance(executor, InProcess)
+    assert (0, 0.5) in heard
+
+
+def test_an_item_is_taken_only_when_it_can_begin():
+    taken = []
+
+    def items():
+        for item in range(5):
+            taken.append(item)
+            yield item
+
+    outcomes = Processes(2).run(doubled, items(), lambda item, share: None)
+    next(outcomes)
+    assert len(taken) == 2
+    outcomes.close()
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "words"),
+    [
+        (mistaken, ApgcnError, "^penalty must be >= 0, got -1.$"),
+        (failing, RuntimeError, "in the middle of work"),
+        (dying, WorkerDied, "status -9.*enough memory"),
+    ],
+)
+def test_what_happens_in_a_worker_is_said_here(function, error, words):
+    with pytest.raises(error, match=words):
+        list(Processes(1).run(function, [1], lambda item, share: None))
+
+
+def test_an_interruption_ends_the_workers_and_gives_claims_back(tmp_path):
+    class Interrupting:
+        def planned(self, packs): ...
+        def progress(self, pack, share):
+            raise KeyboardInterrupt
+
+        def finished(self, pack): ...
+        def waiting(self): ...
+
+    store = Store(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        fill(store, small_plan(2), watch=Interrupting())
+    assert store.in_training == []
+    (pack,) = store.planned
+    claim = store.claim(pack)
+    assert claim is not None
+    assert [one.key for one in Store(tmp_path).in_training] == [pack.key]
+    claim.give_back()
+
+
+def test_a_planned_pack_survives_being_written():
+    pack = PlannedPack.of(small_plan(3), "cpu")
+    assert PlannedPack.of_line(json.loads(json.dumps(pack.line))) == pack
+
+
+def test_a_record_survives_being_written(undisturbed):
+    for record in undisturbed.records.values():
+        assert Record.of_line(json.loads(json.dumps(record.line))) == record
