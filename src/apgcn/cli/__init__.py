@@ -11,9 +11,11 @@ import typer
 
 from apgcn import __version__
 from apgcn.cli.datasets import datasets
+from apgcn.cli.report import report
 from apgcn.cli.reproduce import reproduce
 from apgcn.cli.status import status
 from apgcn.cli.train import train
+from apgcn.cli.tune import tune
 from apgcn.errors import ApgcnError
 
 INTERRUPTED = 130
@@ -29,6 +31,8 @@ app = typer.Typer(
 app.command()(train)
 app.command()(reproduce)
 app.command()(status)
+app.command()(report)
+app.command()(tune)
 app.command()(datasets)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from apgcn.cli import show
-from apgcn.cli.watching import watching
+from apgcn.cli.filling import check_options, fill_and_show, names, typed
 
 
 def reproduce(
@@ -27,43 +27,22 @@ def reproduce(
     What a run found is kept in the store at once. Interrupt the command as you like and start it again: it goes on with
     what is missing. Experiments that need the same runs share them, and several processes may fill one store.
     """
-    from apgcn.checks import check_whole
-    from apgcn.devices import resolve
     from apgcn.experiments.catalogue import chosen
-    from apgcn.experiments.executors import InProcess, Processes
-    from apgcn.experiments.fill import fill
     from apgcn.experiments.store import Store
-    from apgcn.training.runs import MOST_RUNS
 
-    check_whole("runs", runs, most=MOST_RUNS)
-    check_whole("workers", workers, most=1024)
-    resolve(device)
+    check_options(runs=runs, device=device, workers=workers)
     asked = chosen(what, models=names(models), datasets=names(datasets), runs=runs)
     place = Store(store)
-    command = typed(what, models=models, datasets=datasets, runs=runs, device=device, workers=workers)
+    command = typed("reproduce", what, models=models, datasets=datasets, runs=runs, device=device, workers=workers)
     for experiment, scope in asked:
         if experiment.measure:
             experiment.measure(place, scope, device=device, command=command)
     plan = list(dict.fromkeys(key for experiment, scope in asked for key in experiment.plan(scope)))
-    with watching(len(plan), len(plan) - len(place.missing(plan))) as watch:
-        executor = InProcess() if workers == 1 else Processes(workers)
-        fill(place, plan, device=device, executor=executor, command=command, watch=watch)
+    fill_and_show(place, plan, device=device, workers=workers, command=command)
     exhibits = [experiment.content(place, scope) for experiment, scope in asked]
     if as_json:
         print(json.dumps({"experiments": {one.name: [dict(row) for row in one.table.rows] for one in exhibits}}))
-    else:
-        for exhibit in exhibits:
-            show.exhibit(exhibit)
-        print(f"\nlook at everything in {store}:  apgcn report {store} --html report.html")
-
-
-def names(text: str | None) -> list[str] | None:
-    """What stands between commas."""
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
-
-
-def typed(what: str, **options: str | int | None) -> str:
-    """The command as records remember it: without the folder, which is the user's business."""
-    usual = {"models": None, "datasets": None, "runs": None, "device": "cpu", "workers": 1}
-    others = [f"--{name} {value}" for name, value in options.items() if value != usual[name]]
-    return " ".join(["apgcn reproduce", what, *others])
+        return
+    for exhibit in exhibits:
+        show.exhibit(exhibit)
+    show.next_commands({f"report {store} --html report.html": "everything in the store, as a page"})

@@ -125,6 +125,38 @@ def exhibit(content: Any) -> None:
         console.print(f"[dim]{escape(note)}[/]")
 
 
+def trials(found: Sequence[Any], changes: Mapping[int, Mapping[str, Any]], most: int = 12) -> None:
+    """What tuning found: the best first, and the paper's settings wherever they stand."""
+    console = Console(highlight=False, soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("place", "trial", "on validation nodes", "mean K"):
+        table.add_column(heading, justify="right")
+    table.add_column("other than the paper's")
+    for place, trial in enumerate(found, start=1):
+        if place <= most or trial.number == 0:
+            interval = trial.mean.validation_interval
+            spread = "" if interval is None else f" ± {interval:.2f}"
+            settings = ", ".join(f"{name}={value}" for name, value in changes[trial.number].items())
+            table.add_row(
+                str(place),
+                str(trial.number),
+                f"{trial.score:.2f}{spread}",
+                f"{trial.mean.steps:.2f}",
+                escape(settings or "none: these are the paper's"),
+            )
+    console.print(table)
+
+
+def next_commands(commands: Mapping[str, str]) -> None:
+    """What to type next, each with its reason."""
+    console = Console(highlight=False, soft_wrap=True)
+    lines = {f"{_command()} {command}": why for command, why in commands.items()}
+    width = max(map(len, lines))
+    console.print("\nwhat to type next:")
+    for line, why in lines.items():
+        console.print(f"  {escape(f'{line:{width}}  # {why}')}")
+
+
 def standing(now: Any) -> None:
     """What is done, what is left, how long it will take."""
     console = Console(highlight=False, soft_wrap=True)

@@ -82,3 +82,8 @@ class Exhibit:
         """The paper's number where it has one: table2 is Table 2."""
         word, number = self.name.rstrip("0123456789"), self.name.lstrip(ascii_lowercase)
         return f"{word.capitalize()} {number}: {self.title}" if number else f"{word.capitalize()}: {self.title}"
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it shows anything of ours: a row of the paper's numbers alone has no runs."""
+        return any(row.get("runs") != 0 for row in self.table.rows)

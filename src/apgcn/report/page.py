@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from apgcn import __version__
-from apgcn.errors import MissingPackage
+from apgcn.errors import InvalidInput, MissingPackage
 from apgcn.experiments.exhibit import Exhibit, Table
 from apgcn.experiments.store import Store
 from apgcn.report.behind import behind
@@ -38,6 +40,18 @@ def page(store: Store, exhibits: Sequence[Exhibit], *, title: str) -> str:
             figures=_markup(_json(figures)),
         )
     )
+
+
+def write_page(path: Path, store: Store, exhibits: Sequence[Exhibit], *, title: str) -> None:
+    """Write the page whole or not at all; a page that is there is replaced."""
+    text = page(store, exhibits, title=title)
+    if path.is_dir():
+        raise InvalidInput(f"--html must name a file, but {path} is a folder; try {path / 'report.html'}.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".partial-", delete=False, encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(file.name, 0o644)
+    os.replace(file.name, path)
 
 
 def _section(store: Store, exhibit: Exhibit) -> dict[str, Any]:

@@ -1,0 +1,49 @@
+"""What do the commands that fill a store have in common? Their options, checked, and the filling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from apgcn.cli.watching import watching
+
+
+def check_options(*, runs: int, device: str, workers: int) -> None:
+    """Whether so many runs can be trained there by so many workers, in words if not."""
+    from apgcn.checks import check_whole
+    from apgcn.devices import resolve
+    from apgcn.training.runs import MOST_RUNS
+
+    check_whole("runs", runs, most=MOST_RUNS)
+    check_whole("workers", workers, most=1024)
+    resolve(device)
+
+
+def fill_and_show(store: Any, plan: Sequence[Any], *, device: str, workers: int, command: str) -> None:
+    """Train what a store lacks of a plan, with a bar."""
+    from apgcn.experiments.executors import InProcess, Processes
+    from apgcn.experiments.fill import fill
+
+    executor = InProcess() if workers == 1 else Processes(workers)
+    with watching(len(plan), len(plan) - len(store.missing(plan))) as watch:
+        fill(store, plan, device=device, executor=executor, command=command, watch=watch)
+
+
+def names(text: str | None) -> list[str] | None:
+    """What stands between commas.
+
+    >>> names("apgcn, gcn"), names(None)
+    (['apgcn', 'gcn'], None)
+    """
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def typed(*words: str, **options: str | int | None) -> str:
+    """The command as records remember it: without the folder, which is the user's business.
+
+    >>> typed("reproduce", "table2", models=None, runs=20, device="cuda", workers=1)
+    'apgcn reproduce table2 --runs 20 --device cuda'
+    """
+    usual = {"device": "cpu", "workers": 1}
+    others = [f"--{name} {value}" for name, value in options.items() if value != usual.get(name)]
+    return " ".join(["apgcn", *words, *others])

@@ -1,0 +1,78 @@
+"""`apgcn tune`: look for better settings, without a look at the test nodes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from apgcn.cli import show
+from apgcn.cli.filling import check_options, fill_and_show, typed
+
+MOST_TRIALS = 10_000
+
+
+def tune(
+    dataset: Annotated[str, typer.Argument(help="A name from `apgcn datasets`.")],
+    store: Annotated[Path, typer.Option(help="Folder of the records; started again, the command goes on there.")],
+    model: Annotated[str, typer.Option(help="The model.")] = "apgcn",
+    trials: Annotated[int, typer.Option(help="How many settings are tried besides the paper's.")] = 30,
+    runs: Annotated[int, typer.Option(help="How many runs on validation splits judge each.")] = 8,
+    seed: Annotated[int, typer.Option(help="Another number searches another way.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    workers: Annotated[int, typer.Option(help="How many processes train at once, with one thread each.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """Search penalty, l2, dropout and max_steps on the validation seeds.
+
+    Splits of these seeds have no test nodes: what is found here can be judged on the test seeds, once.
+    """
+    from apgcn.checks import check_whole
+    from apgcn.datasets import describe
+    from apgcn.experiments.store import Store
+    from apgcn.experiments.trials import changes
+    from apgcn.experiments.tuning import tune as search
+    from apgcn.models.catalogue import settings_of
+
+    describe(dataset)
+    settings_of(model)
+    check_options(runs=runs, device=device, workers=workers)
+    check_whole("trials", trials, most=MOST_TRIALS)
+    check_whole("seed", seed, least=0)
+    place = Store(store)
+    command = typed("tune", dataset, model=model, trials=trials, runs=runs, seed=seed, device=device, workers=workers)
+    found = search(
+        place,
+        dataset,
+        model,
+        trials=trials,
+        runs=runs,
+        seed=seed,
+        run=lambda plan: fill_and_show(place, plan, device=device, workers=workers, command=command),
+    )
+    if as_json:
+        shown = [
+            {
+                "trial": trial.number,
+                "validation_accuracy": trial.score / 100,
+                "validation_interval": None
+                if trial.mean.validation_interval is None
+                else trial.mean.validation_interval / 100,
+                "steps_mean": trial.mean.steps,
+                "runs": trial.mean.runs,
+                "settings": dict(trial.condition.settings),
+            }
+            for trial in found
+        ]
+        print(json.dumps({"dataset": dataset, "model": model, "trials": shown}))
+        return
+    show.trials(found, {trial.number: changes(trial.condition) for trial in found})
+    best = "".join(f" --set {name}={value}" for name, value in changes(found[0].condition).items())
+    show.next_commands(
+        {
+            f"train {dataset}{best} --runs 20": "the best settings, judged on the test seeds: once",
+            f"report {store} --html report.html": "all trials, as a page",
+        }
+    )

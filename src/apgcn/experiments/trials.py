@@ -1,0 +1,64 @@
+"""What did tuning find? The settings that were tried on the validation seeds, the best first."""
+
+from __future__ import annotations
+
+from apgcn.datasets import CATALOGUE
+from apgcn.experiments.exhibit import Column, Exhibit, Row, Table
+from apgcn.experiments.keys import Condition, Scalar, by_condition
+from apgcn.experiments.mean import Mean
+from apgcn.experiments.store import Store
+from apgcn.experiments.words import graph_title, model_title, plus_minus, settings_text
+from apgcn.models.catalogue import MODELS
+
+NOTES = (
+    "Mean accuracy on validation nodes in percent, over runs on the validation seeds; there are no test nodes in these "
+    "splits. The best of many is a little flattered by luck: judge the chosen settings on the test seeds, once.",
+)
+
+COLUMNS = (
+    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
+    Column("model", lambda row: model_title(row["model"]), words=True),
+    Column("place", lambda row: str(row["place"])),
+    Column("runs", lambda row: str(row["runs"])),
+    Column("on validation nodes", lambda row: plus_minus(row["validation_accuracy"], row["validation_interval"])),
+    Column("mean K", lambda row: plus_minus(row["steps"], row["steps_interval"])),
+    Column("other than the paper's", lambda row: row["settings"], words=True),
+)
+
+
+def content(store: Store) -> Exhibit:
+    """Per graph and model all trials, by their score."""
+    records = (record.run_key for record in store.records.values() if record.purpose == "validation")
+    groups: dict[tuple[str, str], list[tuple[Condition, Mean]]] = {}
+    for condition in by_condition(records):
+        mean = Mean.of(store.of(condition))
+        groups.setdefault((condition.dataset, condition.model), []).append((condition, mean))
+    rows: list[Row] = []
+    for members in groups.values():
+        members.sort(key=lambda member: -(member[1].validation_accuracy or 0.0))
+        rows += [_row(place, condition, mean) for place, (condition, mean) in enumerate(members, start=1)]
+    conditions = tuple(condition for members in groups.values() for condition, _ in members)
+    title = "settings tried on the validation seeds"
+    return Exhibit("tuning", title, Table(COLUMNS, tuple(rows)), notes=NOTES, conditions=conditions)
+
+
+def _row(place: int, condition: Condition, mean: Mean) -> Row:
+    return {
+        "dataset": condition.dataset,
+        "model": condition.model,
+        "place": place,
+        "runs": mean.runs,
+        "validation_accuracy": mean.validation_accuracy,
+        "validation_interval": mean.validation_interval,
+        "steps": mean.steps,
+        "steps_interval": mean.steps_interval,
+        "settings": settings_text(changes(condition)) if changes(condition) else "none: these are the paper's",
+    }
+
+
+def changes(condition: Condition) -> dict[str, Scalar]:
+    """The settings that are not the paper's for this graph."""
+    if condition.model not in MODELS or condition.dataset not in CATALOGUE:
+        return dict(condition.settings)
+    usual = dict(Condition.of_paper(condition.dataset, condition.model).settings)
+    return {name: value for name, value in condition.settings if usual.get(name) != value}

@@ -1,0 +1,98 @@
+"""Which settings are best? Searched with optuna on the validation seeds; test nodes are not even drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from apgcn.errors import MissingPackage
+from apgcn.experiments.keys import Condition, RunKey, defaults
+from apgcn.experiments.mean import Mean
+from apgcn.experiments.store import Store
+
+
+class Range(NamedTuple):
+    """Where a setting is looked for; `log` by orders of magnitude, in whole numbers where both ends are whole."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
+SPACE = {
+    "penalty": Range(1e-4, 1e-1, log=True),
+    "l2": Range(1e-5, 1e-1, log=True),
+    "dropout": Range(0.0, 0.8),
+    "max_steps": Range(2, 20),
+}
+
+
+class Trial(NamedTuple):
+    """Settings that were tried. Number 0 are the paper's."""
+
+    number: int
+    condition: Condition
+    mean: Mean
+
+    @property
+    def score(self) -> float:
+        """The mean accuracy on validation nodes, in percent."""
+        return self.mean.validation_accuracy or 0.0
+
+
+def tune(
+    store: Store,
+    dataset: str,
+    model: str,
+    *,
+    trials: int,
+    runs: int,
+    run: Callable[[list[RunKey]], None],
+    seed: int = 0,
+) -> list[Trial]:
+    """Try the paper's settings, then what optuna's TPE sampler proposes; the best comes first.
+
+    The proposals follow from the seed and from what the trials before them found. So a search that was interrupted
+    takes the same way again, meets its own records, and goes on where it stopped.
+
+    Parameters
+    ----------
+    trials : int
+        How many, the paper's settings not counted.
+    runs : int
+        How many runs on validation splits judge a trial.
+    run : function
+        Makes sure that the store has the records of some keys; see `fill`.
+    """
+    names = [name for name in SPACE if name in defaults(model)]
+    study = _study(seed)
+    done = [_tried(store, run, Condition.of_paper(dataset, model, purpose="validation"), runs, number=0)]
+    for number in range(1, trials + 1):
+        proposed = study.ask()
+        settings: dict[str, Any] = {name: _suggested(proposed, name, SPACE[name]) for name in names}
+        condition = Condition.of_paper(dataset, model, purpose="validation", **settings)
+        trial = _tried(store, run, condition, runs, number=number)
+        study.tell(proposed, trial.score)
+        done.append(trial)
+    return sorted(done, key=lambda trial: -trial.score)
+
+
+def _tried(store: Store, run: Callable[[list[RunKey]], None], condition: Condition, runs: int, *, number: int) -> Trial:
+    run(condition.first_runs(runs))
+    return Trial(number, condition, Mean.of(store.of(condition, runs)))
+
+
+def _suggested(trial: Any, name: str, within: Range) -> float | int:
+    """A proposal, rounded to what a person would type."""
+    if isinstance(within.low, int):
+        return trial.suggest_int(name, int(within.low), int(within.high))
+    return float(f"{trial.suggest_float(name, within.low, within.high, log=within.log):.3g}")
+
+
+def _study(seed: int) -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise MissingPackage('tuning needs optuna: pip install "apgcn[tune]"') from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
