@@ -70,14 +70,20 @@ def chosen(
     """
     if name != "all" and name not in EXPERIMENTS:
         raise UnknownName("experiment", name, [*EXPERIMENTS, "all"])
-    wanted_models = tuple(dict.fromkeys(models)) if models is not None else tuple(MODELS)
+    wanted_models = tuple(MODELS) if models is None else tuple(dict.fromkeys(models))
+    wanted = None if datasets is None else tuple(dict.fromkeys(datasets))
+    for kind, given in (("model", wanted_models), ("dataset", wanted)):
+        if given == ():
+            raise InvalidInput(f"there must be at least one {kind}, got none.")
     for model in wanted_models:
         settings_of(model)
-    wanted = None if datasets is None else tuple(dict.fromkeys(datasets))
     for dataset in wanted or ():
         describe(dataset)
         if name != "all" and not EXPERIMENTS[name].takes(dataset):
-            raise InvalidInput(f"{name} shows {', '.join(EXPERIMENTS[name].graphs)}, not {dataset}; try table2.")
+            others = [other.name for other in EXPERIMENTS.values() if other.takes(dataset)]
+            raise InvalidInput(
+                f"{name} shows {', '.join(EXPERIMENTS[name].graphs)}, not {dataset}; that is in {', '.join(others)}."
+            )
     selected = EXPERIMENTS.values() if name == "all" else [EXPERIMENTS[name]]
     scopes = []
     for experiment in selected:

@@ -10,10 +10,10 @@ from apgcn.experiments.exhibit import Series
 from apgcn.experiments.record import Record
 from apgcn.experiments.store import Store
 
-POINTS = 161
+POINTS = 331
 
 
-def histogram(records: Sequence[Record], *, name: str = "nodes and runs") -> Series:
+def histogram(records: Sequence[Record], *, name: str = "counted") -> Series:
     """The share of nodes, over all runs, that took K = 1, 2, ... steps."""
     longest = max(len(record.steps_histogram) for record in records)
     counts = np.zeros(longest)
