@@ -30,6 +30,7 @@ ORDER = [
     "ranks",
     "training",
     "experiments",
+    "report",
     "cli",
 ]
 

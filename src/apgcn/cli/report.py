@@ -46,9 +46,9 @@ def report(
     if as_json:
         print(json.dumps({"experiments": {one.name: [dict(row) for row in one.table.rows] for one in filled}}))
     elif markdown:
-        print(as_markdown(filled))
+        print(as_markdown(exhibit.without_what_was_not_run() for exhibit in filled))
     elif latex:
-        print(as_latex(filled))
+        print(as_latex(exhibit.without_what_was_not_run() for exhibit in filled))
     elif csv:
         print(spreadsheet(filled), end="")
     elif html:

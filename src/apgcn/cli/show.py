@@ -40,7 +40,7 @@ def trained(dataset: Any, split: Any, summary: Mapping[str, Any], *, changed: Se
 
     `changed` are the settings that the user typed, NAME=VALUE.
     """
-    console = Console(highlight=False, soft_wrap=True)
+    console = _console()
     runs = summary["runs"]
     interval = summary["accuracy_interval"]
     console.print(
@@ -73,6 +73,12 @@ def trained(dataset: Any, split: Any, summary: Mapping[str, Any], *, changed: Se
     console.print("what to type next:")
     for line in _suggestions(summary, changed):
         console.print(f"  {escape(line)}")
+
+
+def _console() -> Console:
+    """Standard output; where it is no terminal, wide enough that nothing is cut or folded."""
+    width = None if sys.stdout is not None and sys.stdout.isatty() else 400
+    return Console(highlight=False, soft_wrap=True, width=width)
 
 
 def histogram(counts: Sequence[int]) -> list[str]:
@@ -113,7 +119,8 @@ def duration(seconds: float) -> str:
 
 def exhibit(content: Any) -> None:
     """A table or the numbers behind a figure, with its notes."""
-    console = Console(highlight=False, soft_wrap=True)
+    content = content.without_what_was_not_run()
+    console = _console()
     console.print(f"\n[bold]{escape(content.heading)}[/]")
     table = Table(box=None, pad_edge=False)
     for column in content.table.columns:
@@ -127,7 +134,7 @@ def exhibit(content: Any) -> None:
 
 def trials(found: Sequence[Any], changes: Mapping[int, Mapping[str, Any]], most: int = 12) -> None:
     """What tuning found: the best first, and the paper's settings wherever they stand."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = _console()
     table = Table(box=None, pad_edge=False)
     for heading in ("place", "trial", "on validation nodes", "mean K"):
         table.add_column(heading, justify="right")
@@ -149,7 +156,7 @@ def trials(found: Sequence[Any], changes: Mapping[int, Mapping[str, Any]], most:
 
 def next_commands(commands: Mapping[str, str]) -> None:
     """What to type next, each with its reason."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = _console()
     lines = {f"{_command()} {command}": why for command, why in commands.items()}
     width = max(map(len, lines))
     console.print("\nwhat to type next:")
@@ -159,13 +166,18 @@ def next_commands(commands: Mapping[str, str]) -> None:
 
 def standing(now: Any) -> None:
     """What is done, what is left, how long it will take."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = _console()
     table = Table(box=None, pad_edge=False)
-    table.add_column("runs of", style="bold")
-    for heading in ("done", "planned", "left, at one worker"):
+    for heading in ("graph", "model", "for", "other settings than default"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("labels", "done", "planned", "left, one worker"):
         table.add_column(heading, justify="right")
     for part in now.parts:
-        table.add_row(escape(part.condition.text), str(part.done), str(part.planned), _time_left(part))
+        condition = part.condition
+        settings = ", ".join(f"{name}={value}" for name, value in condition.chosen.items())
+        words = (condition.dataset, condition.model, condition.purpose, settings)
+        numbers = (condition.per_class, part.done, part.planned, _time_left(part))
+        table.add_row(*map(escape, words), *map(str, numbers))
     console.print(table)
     left = now.planned - now.done
     if not left:
@@ -193,7 +205,7 @@ def _time_left(part: Any) -> str:
 
 def catalogue(datasets: Mapping[str, Any], found: Mapping[str, str]) -> None:
     """The catalogue as a table, and below it where each file is or would come from."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = _console()
     table = Table(box=None, pad_edge=False)
     table.add_column("name", style="bold")
     for heading in ("nodes", "edges", "features", "classes", "visible", "penalty"):

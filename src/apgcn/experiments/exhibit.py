@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import ascii_lowercase
 from typing import Any, Literal
 
@@ -82,6 +82,15 @@ class Exhibit:
         """The paper's number where it has one: table2 is Table 2."""
         word, number = self.name.rstrip("0123456789"), self.name.lstrip(ascii_lowercase)
         return f"{word.capitalize()} {number}: {self.title}" if number else f"{word.capitalize()}: {self.title}"
+
+    def without_what_was_not_run(self) -> Exhibit:
+        """The same without the rows that have only the paper's number; a note says how many there were."""
+        rows = tuple(row for row in self.table.rows if row.get("runs") != 0)
+        left_out = len(self.table.rows) - len(rows)
+        if not left_out:
+            return self
+        note = f"{left_out} more numbers of the paper were not run here."
+        return replace(self, table=Table(self.table.columns, rows), notes=(*self.notes, note))
 
     @property
     def recorded(self) -> bool:
