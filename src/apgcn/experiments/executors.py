@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, TypeVar
 
@@ -79,9 +80,10 @@ class Processes:
         try:
             while True:
                 while len(busy) < self.workers and (item := next(waiting, None)) is not None:
-                    worker = idle.pop() if idle else _Worker(function)
+                    with _uninterrupted():  # no worker is started that nobody would end
+                        worker = idle.pop() if idle else _Worker(function)
+                        busy[worker.pipe] = worker, item
                     worker.pipe.send(item)
-                    busy[worker.pipe] = worker, item
                 if not busy:
                     return
                 for pipe in wait(list(busy)):
@@ -130,9 +132,23 @@ class _Worker:
         self.pipe.close()
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Signals that ask us to end wait until the block is left. A process started in it never hears them: we end it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    endings = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, endings)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _serve(function: Callable[[Any, Report], Any], pipe: Connection) -> None:
     """What a worker process does: item in, outcome out."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it cannot be held back: the parent hears it too, and ends us
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:

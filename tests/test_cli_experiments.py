@@ -1,0 +1,259 @@
+"""The commands reproduce, status, report and tune: what they print, what they keep, what a mistake costs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from made_records import keep
+
+from apgcn.cli import run
+from apgcn.experiments.keys import Condition
+from apgcn.experiments.store import Store
+from apgcn.splits import VALIDATION_SEEDS
+
+
+@pytest.fixture(autouse=True)
+def few_epochs(monkeypatch):
+    """Three epochs of a tiny network: the commands are tested here, not the training."""
+    from apgcn.experiments import keys
+
+    whole = keys.paper_settings
+    monkeypatch.setattr(
+        keys,
+        "paper_settings",
+        lambda dataset, **changes: whole(dataset, **{"max_epochs": 3, "hidden": 4, **changes}),
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "store"
+
+
+def reproduce(what, folder, *options):
+    return run(["reproduce", what, "--store", str(folder), "--datasets", "cora", *options])
+
+
+def test_reproduce_shows_the_table_and_keeps_the_records(folder, capsys):
+    assert reproduce("table2", folder, "--runs", "2", "--models", "apgcn") == 0
+    printed = capsys.readouterr()
+    assert "Table 2: accuracy on citation and co-author graphs" in printed.out
+    assert "not in the paper" in printed.out
+    assert f"report {folder} --html report.html" in printed.out
+    assert "2/2 runs: cora/apgcn/" in printed.err
+    records = [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
+    assert [record["command"] for record in records] == [
+        "apgcn reproduce table2 --models apgcn --datasets cora --runs 2"
+    ] * 2
+
+
+def test_reproduce_again_trains_nothing(folder, capsys):
+    assert reproduce("table2", folder, "--runs", "2") == 0
+    lines = (folder / "runs.jsonl").read_bytes()
+    capsys.readouterr()
+    assert reproduce("figure2", folder, "--runs", "2", "--json") == 0  # needs the same runs
+    printed = capsys.readouterr()
+    assert (folder / "runs.jsonl").read_bytes() == lines
+    assert printed.err == ""
+    (row,) = json.loads(printed.out)["experiments"]["figure2"]
+    assert (row["dataset"], row["runs"]) == ("cora", 2)
+
+
+def test_reproduce_all_does_every_experiment(folder, capsys, monkeypatch):
+    monkeypatch.setattr("apgcn.experiments.timing.TIMED", 2)
+    monkeypatch.setattr("apgcn.experiments.sweep.PENALTIES", (0.005, 0.1))
+    monkeypatch.setattr("apgcn.experiments.figure4.LABELS", (5, 20))
+    assert reproduce("all", folder, "--runs", "1", "--json") == 0
+    found = json.loads(capsys.readouterr().out)["experiments"]
+    assert {name: len(rows) for name, rows in found.items()} == {
+        "table1": 1, "table2": 1, "figure2": 1, "table4": 1, "table5": 1, "figure3": 2, "figure4": 2
+    }  # fmt: skip
+    assert len(Store(folder).records) == 3  # the paper's, another penalty, fewer labels
+
+
+def test_status_says_what_is_done_and_left(folder, capsys):
+    from apgcn.experiments.packing import packs_for
+
+    condition = Condition.of_paper("cora", "apgcn")
+    packs_for(Store(folder), condition.first_runs(6), device="cpu", most=lambda condition: 3)
+    assert run(["status", str(folder)]) == 0
+    shown = capsys.readouterr().out
+    assert "0 of 6 runs are done, 6 are left." in shown
+    assert "shows when the first pack is done" in shown
+    keep(Store(folder), condition, [0.8] * 3)
+    assert run(["status", str(folder), "--json"]) == 0
+    now = json.loads(capsys.readouterr().out)
+    assert (now["planned"], now["done"], now["left"], now["in_training"]) == (6, 3, 3, 0)
+    assert now["seconds_left"] == pytest.approx(6)
+    assert run(["status", str(folder)]) == 0
+    assert "about 6.0 s of work are left" in capsys.readouterr().out
+
+
+def test_status_of_a_finished_store_says_so(folder, capsys):
+    keep(Store(folder), Condition.of_paper("cora", "apgcn"), [0.8] * 3)
+    assert run(["status", str(folder)]) == 0
+    assert "all 3 runs that were planned are done." in capsys.readouterr().out
+
+
+@pytest.fixture
+def kept(folder):
+    keep(Store(folder), Condition.of_paper("cora_ml", "apgcn"), [0.85, 0.86])
+    return str(folder)
+
+
+def test_report_writes_a_page(kept, tmp_path, capsys):
+    page = tmp_path / "report.html"
+    assert run(["report", kept, "--html", str(page)]) == 0
+    assert capsys.readouterr().out == f"written: {page}\n"
+    assert "<title>apgcn: store</title>" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("form", "part"),
+    [
+        ("--markdown", "| Cora-ML | AP-GCN | 2 | 85.50 ± 0.50 |"),
+        ("--latex", r"Cora-ML & AP-GCN & 2 & 85.50 $\pm$ 0.50 &"),
+        ("--csv", "table2,cora_ml,apgcn,2,85.5,"),
+    ],
+)
+def test_report_prints_text(kept, capsys, form, part):
+    assert run(["report", kept, form]) == 0
+    assert part in capsys.readouterr().out
+
+
+def test_report_prints_one_json_object(kept, capsys):
+    assert run(["report", kept, "--json", "--only", "table2"]) == 0
+    found = json.loads(capsys.readouterr().out)["experiments"]
+    assert list(found) == ["table2"]
+
+
+def test_report_prints_for_people(kept, capsys):
+    assert run(["report", kept, "--only", "table2"]) == 0
+    shown = capsys.readouterr().out
+    assert "85.50 ± 0.50" in shown
+    assert "more numbers of the paper were not run here" in shown
+    assert "Table 5" not in shown
+
+
+def test_tune_looks_at_validation_seeds_only(folder, capsys):
+    assert run(["tune", "cora", "--store", str(folder), "--trials", "3", "--runs", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["trials"]) == 4
+    scores = [trial["validation_accuracy"] for trial in found["trials"]]
+    assert scores == sorted(scores, reverse=True)
+    for record in Store(folder).records.values():
+        assert record.purpose == "validation"
+        assert record.split in VALIDATION_SEEDS
+        assert record.test_accuracy is None
+    papers = next(trial for trial in found["trials"] if trial["trial"] == 0)
+    assert papers["settings"]["penalty"] == 0.005
+    for trial in found["trials"]:
+        assert 1e-4 <= trial["settings"]["penalty"] <= 0.1
+        assert 2 <= trial["settings"]["max_steps"] <= 20
+
+
+def test_tune_goes_on_where_it_stopped_and_finds_the_same(folder, tmp_path, capsys):
+    options = ["--runs", "1", "--json"]
+    assert run(["tune", "cora", "--store", str(folder), "--trials", "2", *options]) == 0
+    before = (folder / "runs.jsonl").read_bytes()
+    assert run(["tune", "cora", "--store", str(folder), "--trials", "4", *options]) == 0
+    assert (folder / "runs.jsonl").read_bytes().startswith(before)
+    continued = json.loads(capsys.readouterr().out.splitlines()[1])
+    assert run(["tune", "cora", "--store", str(tmp_path / "other"), "--trials", "4", *options]) == 0
+    assert json.loads(capsys.readouterr().out) == continued
+
+
+def test_tune_shows_the_best_and_how_to_use_it(folder, capsys):
+    assert run(["tune", "cora", "--store", str(folder), "--trials", "1", "--runs", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "none: these are the paper's" in shown
+    assert "train cora" in shown
+    assert run(["report", str(folder), "--only", "tuning"]) == 0
+    assert "Tuning: settings tried on the validation seeds" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["reproduce", "table7"], "unknown experiment 'table7'"),
+        (["reproduce", "table2", "--models", "gnc"], "unknown model 'gnc'"),
+        (["reproduce", "table2", "--datasets", "cora,,koala"], "unknown dataset 'koala'"),
+        (["reproduce", "table2", "--datasets", ""], "there must be at least one dataset, got none."),
+        (["reproduce", "table3", "--datasets", "cora"], "table3 shows amazon_computers, amazon_photo, not cora"),
+        (["reproduce", "table2", "--runs", "0"], "runs must be >= 1, got 0."),
+        (["reproduce", "table2", "--workers", "0"], "workers must be >= 1, got 0."),
+        (["reproduce", "table2", "--device", "gpu"], "device must be cpu, cuda or cuda:N, got 'gpu'."),
+        (["tune", "coral"], "unknown dataset 'coral'; did you mean 'cora'?"),
+        (["tune", "cora", "--trials", "0"], "trials must be >= 1, got 0."),
+        (["tune", "cora", "--model", "x"], "unknown model 'x'"),
+    ],
+)
+def test_a_mistake_costs_one_sentence(arguments, sentence, folder, capsys):
+    assert run([*arguments, "--store", str(folder)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"apgcn: {sentence}")
+    assert printed.err.count("\n") == 1
+    assert not folder.exists()
+
+
+def test_a_store_that_is_none_is_said(tmp_path, capsys):
+    (tmp_path / "file").write_text("x")
+    for command in ("status", "report"):
+        for place in (tmp_path, tmp_path / "missing", tmp_path / "file"):
+            assert run([command, str(place)]) == 2
+            assert "must be a folder with records, but has none" in capsys.readouterr().err
+    assert reproduce("table1", tmp_path / "file") == 2
+    assert "a store must be a folder" in capsys.readouterr().err
+
+
+def test_two_forms_at_once_are_refused(kept, capsys):
+    assert run(["report", kept, "--csv", "--latex"]) == 2
+    assert "only one of --markdown, --latex, --csv and --json" in capsys.readouterr().err
+
+
+def test_a_table_that_does_not_exist_is_said(kept, capsys):
+    assert run(["report", kept, "--only", "table2,table9"]) == 2
+    assert "unknown table or figure 'table9'" in capsys.readouterr().err
+
+
+def test_a_torn_store_is_refused_with_its_line(kept, folder, capsys):
+    lines = (folder / "runs.jsonl").read_text().splitlines()
+    (folder / "runs.jsonl").write_text(f"{lines[0][:50]}\n{lines[1]}\n")
+    for command in ("status", "report"):
+        assert run([command, kept]) == 2
+        assert "line 1 of" in capsys.readouterr().err
+    assert reproduce("table2", folder, "--runs", "1") == 2
+
+
+def test_a_record_that_was_edited_is_refused(kept, folder, capsys):
+    text = (folder / "runs.jsonl").read_text()
+    (folder / "runs.jsonl").write_text(text.replace('"hidden": 4', '"hidden": 5', 1))
+    assert run(["status", kept]) == 2
+    assert "line 1 of" in (said := capsys.readouterr().err)
+    assert "key must be that of the other fields" in said
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_is_one_sentence_and_loses_nothing(folder, ending, workers):
+    command = [sys.executable, "-m", "apgcn", "reproduce", "table2", "--datasets", "cora", "--store", str(folder)]
+    process = subprocess.Popen(
+        [*command, "--workers", workers], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    end = time.monotonic() + 60
+    while not (folder.exists() and Store(folder).in_training):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    if ending == signal.SIGINT:
+        os.killpg(process.pid, ending)  # a terminal's Ctrl-C reaches the workers too
+    else:
+        process.send_signal(ending)
+    said = process.communicate(timeout=30)[1]
+    assert (process.returncode, said) == (130, "apgcn: interrupted.\n")
+    assert Store(folder).in_training == []
+    assert len(Store(folder).planned) == 13  # 100 runs in packs of at most 8
