@@ -134,16 +134,22 @@ class _Worker:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Signals that ask us to end wait until the block is left. A process started in it never hears them: we end it."""
-    if not hasattr(signal, "pthread_sigmask"):
+    """Signals that ask us to end are heard when the block is left, and never by a process that is started in it."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    endings = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, endings)
+    endings = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    heard: list[int] = []
+    handlers = {ending: signal.signal(ending, lambda number, frame: heard.append(number)) for ending in endings}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, endings)  # which the new process inherits
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for ending, handler in handlers.items():
+            signal.signal(ending, handler)
+        for number in heard:
+            signal.raise_signal(number)
 
 
 def _serve(function: Callable[[Any, Report], Any], pipe: Connection) -> None:
