@@ -10,13 +10,14 @@ train: .venv/installed
 	$(BIN)/apgcn train cora
 
 test: .venv/installed-dev
+	scripts/browser
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
 .venv/installed: pyproject.toml constraints.txt | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[report,tune]"
 	touch $@
 
 .venv/installed-dev: pyproject.toml constraints.txt | .venv/bin/python
