@@ -8,7 +8,7 @@ from made_records import keep, made_record
 from scipy import stats
 
 from apgcn.errors import BrokenFile, InvalidInput, UnknownName
-from apgcn.experiments import figure2, figure3, figure4, sweep, table1, table2, table4, table5
+from apgcn.experiments import density, figure2, figure3, figure4, sweep, table1, table2, table4, table5
 from apgcn.experiments.catalogue import EXPERIMENTS, chosen, everything
 from apgcn.experiments.keys import Condition, by_condition
 from apgcn.experiments.mean import Mean
@@ -251,12 +251,12 @@ def test_one_penalty_is_no_sweep(store):
 def test_figure_3_shows_steps_falling_with_the_penalty(swept):
     exhibit = figure3.content(swept, Scope(("apgcn",), ("cora_ml",), None))
     assert [row["penalty"] for row in exhibit.table.rows] == list(sweep.PENALTIES)
-    densities, accuracy, steps = exhibit.panels
+    smooth, accuracy, steps = exhibit.panels
     assert steps.series[0].x == sweep.PENALTIES
     assert list(steps.series[0].y) == pytest.approx([9.4, 8.4, 7.4, 6.4, 5.4, 4.4, 3.4])
     assert list(accuracy.series[0].y) == pytest.approx([80, 81, 82, 85, 84, 80, 79])
     assert accuracy.log_x
-    assert len(densities.series) == 7
+    assert len(smooth.series) == 7
 
 
 def test_figure_2_counts_whole_steps_and_smooths_averages(store):
@@ -276,11 +276,13 @@ def test_figure_2_counts_whole_steps_and_smooths_averages(store):
     assert (row["mode"], row["mode_share"], row["paper_steps"]) == (3, 0.375, 9.31)
 
 
-def test_nodes_that_all_take_the_same_steps_have_no_density(store):
-    keep(store, Condition.of_paper("cora_ml", "apgcn"), [0.8, 0.9])
-    together, panel = figure2.content(store, Scope(("apgcn",), ("cora_ml",), None)).panels
-    assert together.series == ()
-    assert [series.kind for series in panel.series] == ["bars"]
+def test_a_density_is_scipys_where_it_is_wide_and_never_a_spike():
+    random = np.random.default_rng(0)
+    grid = np.linspace(0, 11, 50)
+    wide = random.normal(5, 2, 40)
+    assert density.kernel_density(wide, grid) == pytest.approx(stats.gaussian_kde(wide)(grid))
+    narrow = random.normal(10, 0.001, 40)
+    assert density.kernel_density(narrow, grid) == pytest.approx(stats.norm(10, 0.15).pdf(grid), abs=0.01)
 
 
 def test_missing_steps_are_said(store):
@@ -303,11 +305,11 @@ def test_figure_4_follows_the_number_of_labels(store):
         condition = Condition.of_paper("cora_ml", "apgcn", per_class=labels)
         keep(store, condition, [accuracy, accuracy], steps=steps)
     exhibit = figure4.content(store, Scope(("apgcn", "appnp"), ("cora_ml",), None))
-    accuracy, densities = exhibit.panels
+    accuracy, smooth = exhibit.panels
     assert accuracy.series[0].name == "AP-GCN"
     assert list(accuracy.series[0].x) == [5, 20, 60]
     assert list(accuracy.series[0].y) == pytest.approx([70, 80, 90])
-    assert [series.name for series in densities.series] == ["5", "20", "60"]
+    assert [series.name for series in smooth.series] == ["5", "20", "60"]
 
 
 def test_the_labels_of_figure_4_can_be_drawn(benchmark_graph):

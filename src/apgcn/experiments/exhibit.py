@@ -49,25 +49,27 @@ class Series:
     x: Sequence[float]
     y: Sequence[float]
     half_widths: Sequence[float | None] | None = None
-    kind: Literal["line", "bars", "reference"] = "line"
+    kind: Literal["line", "bars"] = "line"
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes."""
+    """One pair of axes. Where bars and lines stand together, `line_title` names the axis of the lines, on the right."""
 
     title: str
     x_title: str
     y_title: str
     series: tuple[Series, ...]
     log_x: bool = False
+    line_title: str = ""
 
 
 @dataclass(frozen=True)
 class Exhibit:
     """A table or a figure of the paper, as our records have it.
 
-    `conditions` are those whose records it shows; `notes` say what a reader must know to read it right.
+    `conditions` are those whose records it shows; `origin` is what is behind numbers that are no run's; `notes` say what
+    a reader must know to read it right.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Exhibit:
     panels: tuple[Panel, ...] = ()
     notes: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    origin: Table | None = None
 
     @property
     def heading(self) -> str:

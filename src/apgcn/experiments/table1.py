@@ -11,7 +11,7 @@ from apgcn.experiments.measurements import GraphRecord
 from apgcn.experiments.published import TABLE1
 from apgcn.experiments.scope import Scope
 from apgcn.experiments.store import Store
-from apgcn.experiments.words import graph_title, number
+from apgcn.experiments.words import graph_title, number, settings_text
 from apgcn.training.summary import versions
 
 COUNTS = ("classes", "features", "nodes", "edges")
@@ -30,6 +30,12 @@ COLUMNS = (
     Column("degree", lambda row: number(row["degree"])),
     Column("paper's degree", lambda row: number(row["paper_degree"])),
     Column("verdict", lambda row: row["verdict"], words=True),
+)
+
+ORIGIN = (
+    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
+    Column("versions", lambda row: row["versions"], words=True),
+    Column("command", lambda row: row["command"], words=True),
 )
 
 
@@ -58,8 +64,12 @@ def measure(store: Store, scope: Scope, *, device: str, command: str) -> None:
 
 def content(store: Store, scope: Scope) -> Exhibit:
     """What we count beside what the paper prints."""
-    rows = tuple(_row(store.graphs[dataset]) for dataset in scope.datasets if dataset in store.graphs)
-    return Exhibit("table1", "the graphs", Table(COLUMNS, rows), notes=NOTES)
+    graphs = [store.graphs[dataset] for dataset in scope.datasets if dataset in store.graphs]
+    origin = tuple(
+        {"dataset": graph.key, "versions": settings_text(graph.versions), "command": graph.command} for graph in graphs
+    )
+    table = Table(COLUMNS, tuple(map(_row, graphs)))
+    return Exhibit("table1", "the graphs", table, notes=NOTES, origin=Table(ORIGIN, origin))
 
 
 def _row(graph: GraphRecord) -> Row:

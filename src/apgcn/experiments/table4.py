@@ -34,7 +34,7 @@ COLUMNS = (
     Column("best penalty", lambda row: _penalty(row["penalty"])),
     Column("paper", lambda row: _penalty(row["paper_penalty"])),
     Column("K there", lambda row: plus_minus(row["steps"], row["steps_interval"])),
-    Column("K at the paper's", lambda row: number(row["steps_at_paper"])),
+    Column("K at the paper's penalty", lambda row: number(row["steps_at_paper"])),
     Column("paper", lambda row: plus_minus(row["paper_steps"], row["paper_steps_spread"])),
     Column("drop", lambda row: number(row["drop"])),
     Column("paper", lambda row: number(row["paper_drop"])),

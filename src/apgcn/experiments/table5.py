@@ -8,7 +8,7 @@ from apgcn.experiments.published import TABLE5, TIMED_MODELS
 from apgcn.experiments.scope import Scope
 from apgcn.experiments.store import Store
 from apgcn.experiments.timing import TIMED, WARM_UP, timed, timing_key
-from apgcn.experiments.words import graph_title, model_title, number
+from apgcn.experiments.words import graph_title, model_title, number, settings_text
 
 NOTES = (
     "An epoch is a training step and an evaluation of one run alone (a pack of one), one thread on a CPU; medians over "
@@ -24,6 +24,15 @@ COLUMNS = (
     Column("step alone", lambda row: number(row["step_ms"], 1)),
     Column("paper, ms", lambda row: number(row["paper_ms"], 1)),
     Column("hardware", lambda row: row["hardware"], words=True),
+)
+
+ORIGIN = (
+    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
+    Column("model", lambda row: model_title(row["model"]), words=True),
+    Column("settings", lambda row: row["settings"], words=True),
+    Column("hardware", lambda row: f"{row['hardware']} ({row['device']})", words=True),
+    Column("versions", lambda row: row["versions"], words=True),
+    Column("command", lambda row: row["command"], words=True),
 )
 
 
@@ -55,14 +64,17 @@ def content(store: Store, scope: Scope) -> Exhibit:
             "paper_ms": TABLE5.get((record.dataset, record.model)),
             "hardware": record.hardware,
             "device": record.device,
-            "torch": record.versions.get("torch"),
+            "settings": settings_text(record.settings),
+            "versions": settings_text(record.versions),
+            "command": record.command,
         }
         for dataset in scope.datasets
         for model in sorted(scope.models, key=_order)
         for record in store.timings.values()
         if (record.dataset, record.model) == (dataset, model)
     ]
-    return Exhibit("table5", "milliseconds per epoch", Table(COLUMNS, tuple(rows)), notes=NOTES)
+    table, origin = Table(COLUMNS, tuple(rows)), Table(ORIGIN, tuple(rows))
+    return Exhibit("table5", "milliseconds per epoch", table, notes=NOTES, origin=origin)
 
 
 def _order(model: str) -> int:

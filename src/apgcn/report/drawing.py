@@ -32,13 +32,23 @@ def drawn(panel: Panel) -> dict[str, Any]:
         showlegend=len(panel.series) > 1,
     )
     figure.update_xaxes(title_text=escape(panel.x_title), type="log" if panel.log_x else "linear", automargin=True)
-    figure.update_yaxes(title_text=escape(panel.y_title), automargin=True)
+    figure.update_yaxes(
+        title_text=escape(panel.y_title), automargin=True, rangemode="tozero" if _has_bars(panel) else None
+    )
+    if panel.line_title:
+        figure.update_traces(yaxis="y2", selector={"type": "scatter"})
+        right = {"overlaying": "y", "side": "right", "showgrid": False, "tickmode": "auto", "automargin": True}
+        figure.update_layout(yaxis2={"title": {"text": escape(panel.line_title)}, **right})
     if panel.log_x:
         ticks = sorted({x for series in panel.series for x in series.x})
         figure.update_xaxes(tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks], tickangle=-45)
-    elif any(series.kind == "bars" for series in panel.series):
+    elif _has_bars(panel):
         figure.update_xaxes(dtick=1)
     return _plain(figure.to_plotly_json())
+
+
+def _has_bars(panel: Panel) -> bool:
+    return any(series.kind == "bars" for series in panel.series)
 
 
 def _trace(go: Any, series: Series, colour: str, *, several: bool) -> Any:

@@ -9,13 +9,14 @@
     const ink = night ? "#e7eaee" : "#1b1f24";
     const rule = night ? "#353c45" : "#d9dde3";
     const axis = { gridcolor: rule, linecolor: rule, zerolinecolor: rule, tickfont: { color: ink } };
-    return { font: { color: ink }, xaxis: axis, yaxis: axis };
+    return { font: { color: ink }, xaxis: axis, yaxis: axis, yaxis2: axis };
   };
   const merged = (layout, added) => ({
     ...layout,
     font: { ...layout.font, ...added.font },
     xaxis: { ...layout.xaxis, ...added.xaxis },
     yaxis: { ...layout.yaxis, ...added.yaxis },
+    ...(layout.yaxis2 && { yaxis2: { ...layout.yaxis2, ...added.yaxis2 } }),
   });
   const draw = (place, onPaper) => {
     const { data, layout } = figures[place.dataset.figure];

@@ -63,7 +63,7 @@ def _section(store: Store, exhibit: Exhibit) -> dict[str, Any]:
         "not_run": not_run,
         "notes": exhibit.notes,
         "panels": [{"title": panel.title, "figure": drawn(panel)} for panel in exhibit.panels if panel.series],
-        "behind": behind(store, exhibit.conditions) if exhibit.conditions else None,
+        "behind": behind(store, exhibit.conditions) if exhibit.conditions else exhibit.origin,
     }
 
 
