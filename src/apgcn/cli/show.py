@@ -167,6 +167,9 @@ def next_commands(commands: Mapping[str, str]) -> None:
 def standing(now: Any) -> None:
     """What is done, what is left, how long it will take."""
     console = _console()
+    if not now.planned:
+        console.print("no runs were planned here, only graphs counted or epochs timed.")
+        return
     table = Table(box=None, pad_edge=False)
     for heading in ("graph", "model", "for", "other settings than default"):
         table.add_column(heading, overflow="fold")

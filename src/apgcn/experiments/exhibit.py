@@ -68,8 +68,8 @@ class Panel:
 class Exhibit:
     """A table or a figure of the paper, as our records have it.
 
-    `conditions` are those whose records it shows; `origin` is what is behind numbers that are no run's; `notes` say what
-    a reader must know to read it right.
+    `conditions` are those whose records it shows; `origin` is what is behind numbers that are no run's; `notes` say
+    what a reader must know to read it right.
     """
 
     name: str
