@@ -19,7 +19,7 @@ def watching(planned: int, done: int) -> Iterator[Watching]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
-        TextColumn("{task.fields[done]}/{task.fields[planned]} runs, about"),
+        TextColumn("{task.fields[done]}/{task.fields[planned]} runs, at least"),
         TimeRemainingColumn(compact=True),
         TextColumn("left"),
     )
