@@ -1,4 +1,4 @@
-"""A small plan, filled by a process of its own: python tests/fill_store.py STORE WORKERS."""
+"""A small plan, filled by a process of its own: python tests/fill_store.py STORE WORKERS COMMAND."""
 
 import sys
 
@@ -17,7 +17,8 @@ def small_plan(runs: int = 60) -> list[RunKey]:
 
 if __name__ == "__main__":
     packs.MOST_ON_CPU = 3
-    folder, workers = sys.argv[1], int(sys.argv[2])
+    folder, workers, command = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     cleaned("cora")
     print("ready", flush=True)
-    fill(Store(folder), small_plan(), executor=Processes(workers) if workers > 1 else InProcess(), command="test")
+    sys.stdin.read()  # until we may begin
+    fill(Store(folder), small_plan(), executor=Processes(workers) if workers > 1 else InProcess(), command=command)

@@ -93,6 +93,13 @@ def test_status_says_what_is_done_and_left(folder, capsys):
     assert "about 6.0 s of work are left" in capsys.readouterr().out
 
 
+def test_tune_keeps_its_records_in_a_folder_of_its_own_unless_told_otherwise(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(["tune", "cora", "--model", "apgcn", "--trials", "1", "--runs", "1"]) == 0
+    assert len(Store(tmp_path / "tuning").records) == 2
+    assert "report tuning --html report.html" in capsys.readouterr().out
+
+
 def test_status_of_a_finished_store_says_so(folder, capsys):
     keep(Store(folder), Condition.of_paper("cora", "apgcn"), [0.8] * 3)
     assert run(["status", str(folder)]) == 0
@@ -135,7 +142,7 @@ def test_report_prints_for_people(kept, capsys):
     assert run(["report", kept, "--only", "table2"]) == 0
     shown = capsys.readouterr().out
     assert "85.50 ± 0.50" in shown
-    assert "more numbers of the paper were not run here" in shown
+    assert "Not run here: 37 more of the paper's numbers." in shown
     assert "Table 5" not in shown
 
 

@@ -157,7 +157,7 @@ def test_table_2_puts_ours_beside_the_papers(store):
     ]  # fmt: skip
     assert exhibit.table.cells[1][5] == "85.71 ± 0.22**"
     assert exhibit.heading == "Table 2: accuracy on citation and co-author graphs"
-    assert exhibit.conditions == (Condition.of_paper("cora_ml", "apgcn"),)
+    assert [record.test_accuracy for record in exhibit.records] == [0.85, 0.86, 0.855, 0.865]
 
 
 def test_only_the_runs_that_were_asked_for_count(store):
@@ -230,7 +230,9 @@ def test_table_4_chooses_the_penalty_on_validation_nodes(swept):
     assert row["drop"] == pytest.approx(6.0)
     assert row["steps"] == pytest.approx(7.4)
     assert row["steps_at_paper"] == pytest.approx(6.4)
-    assert row["verdict"] == "another penalty; on validation nodes the paper's is 1.00 behind"
+    assert row["verdict"] == "another penalty, the paper's is 1.00 behind on validation nodes"
+    assert row["drop_interval"] == pytest.approx(0, abs=1e-9)  # run by run the difference is the same
+    assert row["drop_difference"] == pytest.approx(6.0 - 4.65)
 
 
 def test_means_of_a_sweep_are_over_the_same_runs(swept):
@@ -239,6 +241,31 @@ def test_means_of_a_sweep_are_over_the_same_runs(swept):
     (row,) = table4.content(swept, Scope(("apgcn",), ("cora_ml",), None)).table.rows
     assert row["runs"] == 2
     assert row["drop"] == pytest.approx(6.0)
+
+
+def test_a_sweep_that_was_interrupted_shows_what_can_be_compared(store):
+    """One penalty has four runs, one has two of them, and one only others: packs end in any order."""
+    keep(store, Condition.of_paper("cora_ml", "apgcn"), [0.8, 0.8, 0.8, 0.9])
+    keep(store, Condition.of_paper("cora_ml", "apgcn", penalty=0.1), [0.7, 0.7])
+    other = Condition.of_paper("cora_ml", "apgcn", penalty=0.01).first_runs(6)[5]
+    store._runs.append([made_record(other, 0.5, [3])])
+    scope = Scope(("apgcn",), ("cora_ml",), None)
+    (row,) = table4.content(store, scope).table.rows
+    assert (row["runs"], row["penalties"], row["drop"]) == (2, 2, pytest.approx(10))
+    assert "only 2 of 7 penalties were run" in row["verdict"]
+    exhibit = figure3.content(store, scope)
+    assert [row["penalty"] for row in exhibit.table.rows] == [0.005, 0.1]
+    assert exhibit.panels == ()  # two points are no curve
+    assert len(exhibit.records) == 4
+
+
+def test_a_choice_that_validation_nodes_hardly_make_is_called_so():
+    means = {
+        penalty: dataclasses.replace(Mean.of([]), validation_accuracy=accuracy, validation_interval=0.5)
+        for penalty, accuracy in ((0.005, 84.0), (0.01, 83.9), (0.1, 70.0))
+    }
+    verdict = table4._verdict(0.005, means, 0.005)
+    assert verdict.startswith("the same penalty; 1 other within its interval on validation nodes")
 
 
 def test_one_penalty_is_no_sweep(store):

@@ -1,11 +1,13 @@
 """Whatever happens to a reproduction, started again it ends with the records of an undisturbed one."""
 
 import json
+import multiprocessing
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -15,23 +17,32 @@ from fill_store import small_plan
 
 from apgcn.errors import ApgcnError, WorkerDied
 from apgcn.experiments.executors import InProcess, Processes
-from apgcn.experiments.fill import fill
+from apgcn.experiments.fill import _claimed, fill
 from apgcn.experiments.keys import Condition
 from apgcn.experiments.pack import PlannedPack
-from apgcn.experiments.packing import packs_for
+from apgcn.experiments.packing import packs_for, replaced
 from apgcn.experiments.record import Record
 from apgcn.experiments.store import Store
 from apgcn.experiments.work import train_planned
+from apgcn.report.overview import overview
 
 SCRIPT = Path(__file__).with_name("fill_store.py")
 
 
-def start(folder, workers=1):
-    """A process that fills a store, after its imports."""
-    process = subprocess.Popen([sys.executable, SCRIPT, str(folder), str(workers)], stdout=subprocess.PIPE, text=True)
+def start(folder, workers=1, name="test"):
+    """A process that fills a store, after its imports; its records say that they come from `name`."""
+    command = [sys.executable, SCRIPT, str(folder), str(workers), name]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
     process.stdout.close()
+    if name == "test":
+        go(process)
     return process
+
+
+def go(process):
+    """Let it begin."""
+    process.stdin.close()
 
 
 def results(store: Store | Path) -> dict[str, dict]:
@@ -59,7 +70,7 @@ def test_ten_kills_change_nothing(undisturbed, tmp_path):
     lines = tmp_path / "runs.jsonl"
     left = []
     for _ in range(10):
-        process = start(tmp_path)
+        process = start(tmp_path, workers=moments.choice((1, 1, 2)))
         before = _size(lines)
         if moments.random() < 0.6:
             _until(lambda: _size(lines) > before or process.poll() is not None)  # noqa: B023
@@ -70,6 +81,7 @@ def test_ten_kills_change_nothing(undisturbed, tmp_path):
     assert 0 < left[-1] < left[0], f"the kills must fall into the work, but there were {left} runs left"
     assert start(tmp_path).wait(120) == 0
     assert results(tmp_path) == results(undisturbed)
+    assert overview(Store(tmp_path)).table.cells == overview(undisturbed).table.cells
     assert no_line_is_there_twice(tmp_path)
     for record in Store(tmp_path).records.values():
         assert Store(tmp_path).mean_steps([record]).mean() == pytest.approx(record.steps_mean)
@@ -94,9 +106,17 @@ def test_a_pack_that_was_torn_is_trained_again_as_it_was(undisturbed, tmp_path):
 
 
 def test_two_processes_fill_one_store_together(undisturbed, tmp_path):
-    processes = [start(tmp_path), start(tmp_path)]
+    processes = [start(tmp_path, name="one"), start(tmp_path, name="other")]
+    for process in processes:  # both are ready: they begin together
+        go(process)
     assert [process.wait(120) for process in processes] == [0, 0]
-    assert results(tmp_path) == results(undisturbed)
+    found = results(tmp_path)
+    commands = [line.pop("command") for line in found.values()]
+    assert min(commands.count("one"), commands.count("other")) >= 6  # of 60: two packs at least
+    expected = results(undisturbed)
+    for line in expected.values():
+        del line["command"]
+    assert found == expected
     assert no_line_is_there_twice(tmp_path)
 
 
@@ -160,6 +180,39 @@ def test_what_another_process_trains_is_waited_for_and_taken_over_when_it_dies(t
     fill(store, plan, watch=watch)
     assert watch.waited == 2
     assert len(store.records) == 2
+
+
+def test_a_pack_that_was_planned_anew_is_left_to_the_later_plan(tmp_path):
+    """A second process came with less memory and divided what the first had not begun."""
+    store, plan = Store(tmp_path), small_plan(4)
+    (large,) = packs_for(store, plan, device="cpu", most=lambda condition: 4)
+    assert not replaced(store, large)
+    small = packs_for(Store(tmp_path), plan, device="cpu", most=lambda condition: 2)
+    assert replaced(store, large)
+    assert not any(replaced(store, pack) for pack in small)
+    assert list(_claimed(store, [large], {})) == []
+    fill(store, plan)
+    assert {record.pack_runs for record in store.records.values()} == {2}
+
+
+def test_a_begun_pack_stays_as_it_is_even_if_it_is_too_large_now(tmp_path):
+    store, plan = Store(tmp_path), small_plan(3)
+    (pack,) = packs_for(store, plan, device="cpu", most=lambda condition: 3)
+    begun = train_planned(pack, lambda share: None, device="cpu", command="")
+    store.keep(pack, begun.records[:1], begun.steps)
+    assert packs_for(store, plan, device="cpu", most=lambda condition: 1) == [pack]
+
+
+def test_steps_of_a_pack_that_was_trained_again_stay_those_of_their_records(tmp_path):
+    """On a GPU the second training may round differently: old records keep their rows, new ones bring theirs."""
+    store, plan = Store(tmp_path), small_plan(3)
+    pack = PlannedPack.of(plan, "cuda")
+    first = train_planned(pack, lambda share: None, device="cpu", command="")
+    again = np.full_like(first.steps, 7)
+    store.keep(pack, first.records[:2], first.steps)
+    store.keep(pack, first.records, again)
+    for row, expected in enumerate((first.steps[0], first.steps[1], again[2])):
+        assert np.array_equal(store.mean_steps([first.records[row]]), expected)
 
 
 def test_nothing_is_left_to_do_when_it_is_done(undisturbed):
@@ -280,7 +333,7 @@ def test_an_executor_does_every_item_once(executor):
     outcomes = dict(executor.run(doubled, range(7), lambda item, share: heard.append((item, share))))
     assert {item: value for item, (_, value) in outcomes.items()} == {item: 2 * item for item in range(7)}
     pids = {pid for pid, _ in outcomes.values()}
-    assert len(pids) <= executor.workers
+    assert len(pids) <= executor.at_once
     assert (os.getpid() in pids) == isinstance(executor, InProcess)
     assert (0, 0.5) in heard
 
@@ -312,7 +365,21 @@ def test_what_happens_in_a_worker_is_said_here(function, error, words):
         list(Processes(1).run(function, [1], lambda item, share: None))
 
 
-def test_an_interruption_ends_the_workers_and_gives_claims_back(tmp_path):
+def dying_afterwards(item, report):
+    threading.Timer(0.2, os._exit, [9]).start()
+    return item
+
+
+def test_a_worker_that_dies_between_two_items_is_said_too():
+    outcomes = Processes(1).run(dying_afterwards, [1, 2], lambda item, share: None)
+    assert next(outcomes) == (1, 1)
+    time.sleep(1)
+    with pytest.raises(WorkerDied, match="status 9"):
+        list(outcomes)
+
+
+@pytest.mark.parametrize("executor", [InProcess(), Processes(2)], ids=["in process", "processes"])
+def test_an_interruption_ends_the_workers_and_gives_claims_back(tmp_path, executor):
     class Interrupting:
         def planned(self, packs): ...
         def progress(self, pack, share):
@@ -323,7 +390,8 @@ def test_an_interruption_ends_the_workers_and_gives_claims_back(tmp_path):
 
     store = Store(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        fill(store, small_plan(2), watch=Interrupting())
+        fill(store, small_plan(2), watch=Interrupting(), executor=executor)
+    assert multiprocessing.active_children() == []
     assert store.in_training == []
     (pack,) = store.planned
     claim = store.claim(pack)

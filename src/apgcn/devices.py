@@ -38,10 +38,23 @@ def hardware(device: torch.device) -> str:
 
 
 def memory_of(device: torch.device) -> int:
-    """Bytes of memory: what is free on a GPU, all there is beside a processor."""
+    """Bytes of memory: what is free on a GPU, or kept free by this process; beside a processor all that we may use."""
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        ours = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + ours
+    return min(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), _limit_of_the_container())
+
+
+def _limit_of_the_container() -> int:
+    """The most bytes that a control group allows, without one a number beyond all memory."""
+    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(file).read_text().strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            return int(text)
+    return 2**63
 
 
 @contextmanager

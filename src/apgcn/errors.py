@@ -35,7 +35,7 @@ class MissingFile(ApgcnError, FileNotFoundError):
 
 
 class BrokenFile(ApgcnError, ValueError):
-    """A benchmark file is not the published one."""
+    """A file is not what was once written: a benchmark file, a record, an archive."""
 
 
 class MissingPackage(ApgcnError, ImportError):

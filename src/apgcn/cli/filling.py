@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ def fill_and_show(store: Any, plan: Sequence[Any], *, device: str, workers: int,
     from apgcn.experiments.fill import fill
 
     executor = InProcess() if workers == 1 else Processes(workers)
-    with watching(len(plan), len(plan) - len(store.missing(plan))) as watch:
+    with watching(len(plan), lambda: len(store.missing(plan))) as watch:
         fill(store, plan, device=device, executor=executor, command=command, watch=watch)
 
 
@@ -45,5 +46,5 @@ def typed(*words: str, **options: str | int | None) -> str:
     'apgcn reproduce table2 --runs 20 --device cuda'
     """
     usual = {"device": "cpu", "workers": 1}
-    others = [f"--{name} {value}" for name, value in options.items() if value != usual.get(name)]
-    return " ".join(["apgcn", *words, *others])
+    others = [(f"--{name}", str(value)) for name, value in options.items() if value != usual.get(name)]
+    return shlex.join(["apgcn", *words, *(word for pair in others for word in pair)])

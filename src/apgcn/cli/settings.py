@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
 from typing import Any
 
 from apgcn.errors import InvalidInput, UnknownName
@@ -15,12 +14,9 @@ def parse_settings(typed: Iterable[str]) -> dict[str, Any]:
     >>> parse_settings(["l2=0.01", "watch=training", "hidden=32"])
     {'l2': 0.01, 'watch': 'training', 'hidden': 32}
     """
-    from apgcn.models.apgcn import APGCNSettings
-    from apgcn.training.settings import TrainingSettings
+    from apgcn.experiments.keys import defaults as defaults_of
 
-    defaults: dict[str, Any] = {
-        field.name: field.default for kind in (APGCNSettings, TrainingSettings) for field in fields(kind)
-    }
+    defaults = defaults_of("apgcn")
     parsed: dict[str, Any] = {}
     for text in typed:
         name, equals, value = text.partition("=")

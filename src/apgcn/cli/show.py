@@ -132,28 +132,6 @@ def exhibit(content: Any) -> None:
         console.print(f"[dim]{escape(note)}[/]")
 
 
-def trials(found: Sequence[Any], changes: Mapping[int, Mapping[str, Any]], most: int = 12) -> None:
-    """What tuning found: the best first, and the paper's settings wherever they stand."""
-    console = _console()
-    table = Table(box=None, pad_edge=False)
-    for heading in ("place", "trial", "on validation nodes", "mean K"):
-        table.add_column(heading, justify="right")
-    table.add_column("other than the paper's")
-    for place, trial in enumerate(found, start=1):
-        if place <= most or trial.number == 0:
-            interval = trial.mean.validation_interval
-            spread = "" if interval is None else f" ± {interval:.2f}"
-            settings = ", ".join(f"{name}={value}" for name, value in changes[trial.number].items())
-            table.add_row(
-                str(place),
-                str(trial.number),
-                f"{trial.score:.2f}{spread}",
-                f"{trial.mean.steps:.2f}",
-                escape(settings or "none: these are the paper's"),
-            )
-    console.print(table)
-
-
 def next_commands(commands: Mapping[str, str]) -> None:
     """What to type next, each with its reason."""
     console = _console()
@@ -166,6 +144,8 @@ def next_commands(commands: Mapping[str, str]) -> None:
 
 def standing(now: Any) -> None:
     """What is done, what is left, how long it will take."""
+    from apgcn.experiments.words import settings_text
+
     console = _console()
     if not now.planned:
         console.print("no runs were planned here, only graphs counted or epochs timed.")
@@ -177,8 +157,7 @@ def standing(now: Any) -> None:
         table.add_column(heading, justify="right")
     for part in now.parts:
         condition = part.condition
-        settings = ", ".join(f"{name}={value}" for name, value in condition.chosen.items())
-        words = (condition.dataset, condition.model, condition.purpose, settings)
+        words = (condition.dataset, condition.model, condition.purpose, settings_text(condition.chosen))
         numbers = (condition.per_class, part.done, part.planned, _time_left(part))
         table.add_row(*map(escape, words), *map(str, numbers))
     console.print(table)

@@ -16,10 +16,12 @@ MOST_TRIALS = 10_000
 
 def tune(
     dataset: Annotated[str, typer.Argument(help="A name from `apgcn datasets`.")],
-    store: Annotated[Path, typer.Option(help="Folder of the records; started again, the command goes on there.")],
+    store: Annotated[
+        Path, typer.Option(help="Folder of the records; started again, the command goes on there.")
+    ] = Path("tuning"),
     model: Annotated[str, typer.Option(help="The model.")] = "apgcn",
     trials: Annotated[int, typer.Option(help="How many settings are tried besides the paper's.")] = 30,
-    runs: Annotated[int, typer.Option(help="How many runs on validation splits judge each.")] = 8,
+    runs: Annotated[int, typer.Option(help="How many runs on validation splits judge each.")] = 20,
     seed: Annotated[int, typer.Option(help="Another number searches another way.")] = 0,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     workers: Annotated[int, typer.Option(help="How many processes train at once, with one thread each.")] = 1,
@@ -33,6 +35,7 @@ def tune(
     from apgcn.datasets import describe
     from apgcn.experiments.store import Store
     from apgcn.experiments.trials import changes
+    from apgcn.experiments.trials import content as trials_so_far
     from apgcn.experiments.tuning import tune as search
     from apgcn.models.catalogue import settings_of
 
@@ -68,7 +71,7 @@ def tune(
         ]
         print(json.dumps({"dataset": dataset, "model": model, "trials": shown}))
         return
-    show.trials(found, {trial.number: changes(trial.condition) for trial in found})
+    show.exhibit(trials_so_far(place, dataset=dataset, model=model))
     best = "".join(f" --set {name}={value}" for name, value in changes(found[0].condition).items())
     show.next_commands(
         {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 
 @contextmanager
-def watching(planned: int, done: int) -> Iterator[Watching]:
-    """Look on while runs are trained: so many in all, so many of them done before."""
+def watching(planned: int, missing: Callable[[], int]) -> Iterator[Watching]:
+    """Look on while so many runs are trained; `missing` says how many are left at any time, whoever trains them."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -24,15 +24,16 @@ def watching(planned: int, done: int) -> Iterator[Watching]:
         TextColumn("left"),
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=None, planned=planned, done=done)
-        yield Watching(bar, task, planned=planned, done=done)
+        task = bar.add_task("", total=None, planned=planned, done=planned - missing())
+        yield Watching(bar, task, planned=planned, missing=missing)
 
 
 class Watching:
     """Turns what `fill` says into a bar. The work of a pack is guessed from the size of its graph."""
 
-    def __init__(self, bar: Progress, task: TaskID, *, planned: int, done: int):
-        self.bar, self.task, self.runs, self.done = bar, task, planned, done
+    def __init__(self, bar: Progress, task: TaskID, *, planned: int, missing: Callable[[], int]):
+        self.bar, self.task, self.runs, self.missing = bar, task, planned, missing
+        self.done = planned - missing()
         self.work: dict[str, float] = {}
         self.shares: dict[str, float] = {}
 
@@ -49,12 +50,13 @@ class Watching:
 
     def finished(self, pack: Any) -> None:
         self.shares[pack.key] = 1.0
-        self.done = min(self.done + len(pack.runs), self.runs)
+        self.done = self.runs - self.missing()
         self._show(_about(pack))
         if self.bar.disable:
             print(f"{self.done}/{self.runs} runs: {_about(pack)}", file=sys.stderr, flush=True)
 
     def waiting(self) -> None:
+        self.done = self.runs - self.missing()
         self._show("waiting for another process")
 
     def _show(self, text: str) -> None:

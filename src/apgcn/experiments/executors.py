@@ -12,8 +12,9 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, TypeVar
 
@@ -27,17 +28,17 @@ BETWEEN_REPORTS = 0.2  # seconds
 
 
 class Executor(Protocol):
-    """What `fill` needs: `workers` says how many items may be in work at once."""
+    """What `fill` needs: `at_once` says how many items share the memory of a machine while they are in work."""
 
     @property
-    def workers(self) -> int: ...
+    def at_once(self) -> int: ...
 
     def run(
         self,
         function: Callable[[Item, Report], Outcome],
         items: Iterable[Item],
         watch: Callable[[Item, float], None],
-    ) -> Iterator[tuple[Item, Outcome]]:
+    ) -> Generator[tuple[Item, Outcome], None, None]:
         """Call the function with every item; `watch` hears how far each is."""
         ...
 
@@ -45,14 +46,14 @@ class Executor(Protocol):
 class InProcess:
     """One item after the other, here."""
 
-    workers = 1
+    at_once = 1
 
     def run(
         self,
         function: Callable[[Item, Report], Outcome],
         items: Iterable[Item],
         watch: Callable[[Item, float], None],
-    ) -> Iterator[tuple[Item, Outcome]]:
+    ) -> Generator[tuple[Item, Outcome], None, None]:
         """Call the function with every item; `watch` hears how far each is."""
         for item in items:
             yield item, function(item, lambda share, item=item: watch(item, share))  # type: ignore[misc]
@@ -65,25 +66,25 @@ class Processes:
     """
 
     def __init__(self, workers: int):
-        self.workers = workers
+        self.at_once = workers
 
     def run(
         self,
         function: Callable[[Item, Report], Outcome],
         items: Iterable[Item],
         watch: Callable[[Item, float], None],
-    ) -> Iterator[tuple[Item, Outcome]]:
+    ) -> Generator[tuple[Item, Outcome], None, None]:
         """Call the function, which must be importable by name, with every item; `watch` hears how far each is."""
         waiting = iter(items)
         idle: list[_Worker] = []
         busy: dict[Connection, tuple[_Worker, Item]] = {}
         try:
             while True:
-                while len(busy) < self.workers and (item := next(waiting, None)) is not None:
+                while len(busy) < self.at_once and (item := next(waiting, None)) is not None:
                     with _uninterrupted():  # no worker is started that nobody would end
                         worker = idle.pop() if idle else _Worker(function)
                         busy[worker.pipe] = worker, item
-                    worker.pipe.send(item)
+                    worker.give(item)
                 if not busy:
                     return
                 for pipe in wait(list(busy)):
@@ -110,21 +111,31 @@ class _Worker:
         self.process.start()
         theirs.close()
 
+    def give(self, item: Any) -> None:
+        """Tell the process what to do."""
+        with self._said_if_dead():
+            self.pipe.send(item)
+
     def hear(self) -> tuple[str, Any]:
         """What the process says next."""
-        try:
+        with self._said_if_dead():
             kind, value = self.pipe.recv()
+        if kind == "mistake":
+            raise ApgcnError(value)
+        if kind == "failure":
+            raise RuntimeError(f"in a worker process:\n{value}")
+        return kind, value
+
+    @contextmanager
+    def _said_if_dead(self) -> Iterator[None]:
+        try:
+            yield
         except (EOFError, OSError):
             self.process.join()
             raise WorkerDied(
                 f"a worker process must not end before its work, but one did (status {self.process.exitcode}; "
                 "was there enough memory?); what is done is kept: start again with fewer --workers."
             ) from None
-        if kind == "mistake":
-            raise ApgcnError(value)
-        if kind == "failure":
-            raise RuntimeError(f"in a worker process:\n{value}")
-        return kind, value
 
     def end(self) -> None:
         self.process.kill()
@@ -138,6 +149,7 @@ def _uninterrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    resource_tracker.ensure_running()  # which would unblock them while it starts
     endings = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     heard: list[int] = []
     handlers = {ending: signal.signal(ending, lambda number, frame: heard.append(number)) for ending in endings}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from string import ascii_lowercase
 from typing import Any, Literal
 
-from apgcn.experiments.keys import Condition
+from apgcn.experiments.record import Record
 
 Row = Mapping[str, Any]
 
@@ -40,6 +40,11 @@ class Table:
         """What a reader sees, row by row."""
         return [[column.text(row) for column in self.columns] for row in self.rows]
 
+    def divided(self) -> tuple[Table, Table]:
+        """The rows that show something of ours, and those that have the paper's number alone: none of their runs."""
+        run = tuple(row for row in self.rows if row.get("runs") != 0)
+        return replace(self, rows=run), replace(self, rows=tuple(row for row in self.rows if row.get("runs") == 0))
+
 
 @dataclass(frozen=True)
 class Series:
@@ -68,8 +73,8 @@ class Panel:
 class Exhibit:
     """A table or a figure of the paper, as our records have it.
 
-    `conditions` are those whose records it shows; `origin` is what is behind numbers that are no run's; `notes` say
-    what a reader must know to read it right.
+    `records` are those that it shows; `origin` is what is behind numbers that are no run's; `notes` say what a reader
+    must know to read it right.
     """
 
     name: str
@@ -77,7 +82,7 @@ class Exhibit:
     table: Table
     panels: tuple[Panel, ...] = ()
     notes: tuple[str, ...] = ()
-    conditions: tuple[Condition, ...] = ()
+    records: tuple[Record, ...] = ()
     origin: Table | None = None
 
     @property
@@ -88,14 +93,13 @@ class Exhibit:
 
     def without_what_was_not_run(self) -> Exhibit:
         """The same without the rows that have only the paper's number; a note says how many there were."""
-        rows = tuple(row for row in self.table.rows if row.get("runs") != 0)
-        left_out = len(self.table.rows) - len(rows)
-        if not left_out:
+        run, not_run = self.table.divided()
+        if not not_run.rows:
             return self
-        note = f"{left_out} more numbers of the paper were not run here."
-        return replace(self, table=Table(self.table.columns, rows), notes=(*self.notes, note))
+        note = f"Not run here: {len(not_run.rows)} more of the paper's numbers."
+        return replace(self, table=run, notes=(*self.notes, note))
 
     @property
     def recorded(self) -> bool:
         """Whether it shows anything of ours: a row of the paper's numbers alone has no runs."""
-        return any(row.get("runs") != 0 for row in self.table.rows)
+        return bool(self.table.divided()[0].rows)

@@ -9,14 +9,15 @@ from apgcn.experiments.exhibit import Column, Exhibit, Panel, Row, Table
 from apgcn.experiments.keys import Condition, RunKey
 from apgcn.experiments.mean import Mean
 from apgcn.experiments.published import TABLE4
+from apgcn.experiments.record import Record
 from apgcn.experiments.scope import Scope
 from apgcn.experiments.store import Store
-from apgcn.experiments.words import graph_title, model_title, number, plus_minus
+from apgcn.experiments.words import graph_title, model_title, number, plus_minus, titled
 
 NOTES = (
-    "Bars count every node in every run by its K, a whole number. The line is the paper's picture: a Gaussian kernel "
-    "density of each node's K averaged over runs, which spreads over values that no node ever took; the kernel is "
-    "never narrower than 0.15 steps.",
+    "Bars count every node in every run by its K, a whole number. The line is our reading of the paper's “average "
+    "density distribution”: a Gaussian kernel density of each node's K averaged over runs. It spreads over values that "
+    "no node ever took; the kernel is never narrower than 0.15 steps.",
 )
 
 COLUMNS = (
@@ -38,15 +39,15 @@ def plan(scope: Scope) -> list[RunKey]:
 def content(store: Store, scope: Scope) -> Exhibit:
     """All densities together, as in the paper; then graph by graph the counts beside the density."""
     rows: list[Row] = []
-    conditions, together, apart = [], [], []
+    shown: list[Record] = []
+    together, apart = [], []
     for dataset in scope.datasets:
         for model in sweep.sweeping(scope.models):
-            condition = Condition.of_paper(dataset, model)
-            records = store.of(condition, scope.runs)
+            records = store.of(Condition.of_paper(dataset, model), scope.runs)
             if not records:
                 continue
-            conditions.append(condition)
-            title = graph_title(dataset) if model == "apgcn" else f"{graph_title(dataset)}, {model_title(model)}"
+            shown += records
+            title = titled(dataset, model)
             counted = density.histogram(records)
             drawn = density.smoothed(store, records, name=title)
             mean = Mean.of(records)
@@ -65,7 +66,7 @@ def content(store: Store, scope: Scope) -> Exhibit:
                 }
             )
             together.append(drawn)
-            smooth = replace(drawn, name="smoothed, as in the paper")
+            smooth = replace(drawn, name="smoothed")
             apart.append(Panel(title, "K, steps taken", "share of nodes", (counted, smooth), line_title="density"))
     panels = [Panel("All graphs, smoothed", "K, averaged over runs", "density", tuple(together)), *apart]
     return Exhibit(
@@ -74,5 +75,5 @@ def content(store: Store, scope: Scope) -> Exhibit:
         Table(COLUMNS, tuple(rows)),
         panels=tuple(panels) if rows else (),
         notes=NOTES,
-        conditions=tuple(conditions),
+        records=tuple(shown),
     )

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from apgcn.experiments import density, sweep
 from apgcn.experiments.exhibit import Column, Exhibit, Panel, Row, Series, Table
-from apgcn.experiments.keys import Condition
 from apgcn.experiments.mean import Mean
+from apgcn.experiments.record import Record
 from apgcn.experiments.scope import Scope
 from apgcn.experiments.store import Store
-from apgcn.experiments.words import graph_title, model_title, number, plus_minus
+from apgcn.experiments.words import graph_title, model_title, number, plus_minus, titled
+
+FEWEST = 3  # penalties make a curve
 
 NOTES = (
     "A step's price rises from left to right. Accuracy in percent on test nodes, with the paper's kind of interval; "
     "all means of a graph are over the same runs.",
-    "Densities are the paper's picture: of each node's K averaged over runs, smoothed by a kernel of 0.15 steps or "
-    "more.",
+    "Densities are of each node's K averaged over runs, smoothed by a kernel of 0.15 steps or more.",
+    f"A graph is drawn when it has {FEWEST} penalties or more.",
 )
 
 COLUMNS = (
@@ -35,7 +37,7 @@ def content(store: Store, scope: Scope) -> Exhibit:
     """One line per graph and penalty; per graph three panels."""
     rows: list[Row] = []
     panels: list[Panel] = []
-    conditions: list[Condition] = []
+    shown: list[Record] = []
     for dataset in scope.datasets:
         for model in sweep.sweeping(scope.models):
             found = sweep.swept(store, scope, dataset, model)
@@ -43,8 +45,10 @@ def content(store: Store, scope: Scope) -> Exhibit:
                 continue
             means = {penalty: Mean.of(records) for penalty, records in found.items()}
             rows += [_row(dataset, model, penalty, mean) for penalty, mean in means.items()]
-            conditions += [Condition.of_paper(dataset, model, penalty=penalty) for penalty in means]
-            title = graph_title(dataset) if model == "apgcn" else f"{graph_title(dataset)}, {model_title(model)}"
+            shown += [record for records in found.values() for record in records]
+            if len(found) < FEWEST:
+                continue
+            title = titled(dataset, model)
             drawn = [density.smoothed(store, records, name=f"{penalty:g}") for penalty, records in found.items()]
             panels += [
                 Panel(f"{title}: steps", "K, averaged over runs", "density", tuple(drawn)),
@@ -65,7 +69,7 @@ def content(store: Store, scope: Scope) -> Exhibit:
         Table(COLUMNS, tuple(rows)),
         panels=tuple(panels),
         notes=NOTES,
-        conditions=tuple(conditions),
+        records=tuple(shown),
     )
 
 

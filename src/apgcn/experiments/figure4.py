@@ -6,6 +6,7 @@ from apgcn.experiments import density, sweep
 from apgcn.experiments.exhibit import Column, Exhibit, Panel, Row, Series, Table
 from apgcn.experiments.keys import Condition, RunKey
 from apgcn.experiments.mean import Mean
+from apgcn.experiments.record import Record
 from apgcn.experiments.scope import PROTOCOL, Scope
 from apgcn.experiments.store import Store
 from apgcn.experiments.words import graph_title, model_title, number, plus_minus
@@ -44,7 +45,7 @@ def content(store: Store, scope: Scope) -> Exhibit:
     """One line per graph, model and number of labels; per graph the accuracies, and the densities of each model."""
     rows: list[Row] = []
     panels: list[Panel] = []
-    conditions: list[Condition] = []
+    shown: list[Record] = []
     for dataset in scope.datasets:
         curves: list[Series] = []
         densities: list[Panel] = []
@@ -58,7 +59,7 @@ def content(store: Store, scope: Scope) -> Exhibit:
                 continue
             means = {labels: Mean.of(records) for labels, records in found.items()}
             rows += [_row(dataset, model, labels, mean) for labels, mean in means.items()]
-            conditions += [wanted[labels] for labels in found]
+            shown += [record for records in found.values() for record in records]
             curves.append(
                 Series(
                     model_title(model),
@@ -80,7 +81,7 @@ def content(store: Store, scope: Scope) -> Exhibit:
         Table(COLUMNS, tuple(rows)),
         panels=tuple(panels),
         notes=NOTES,
-        conditions=tuple(conditions),
+        records=tuple(shown),
     )
 
 

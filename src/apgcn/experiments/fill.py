@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import lru_cache, partial
 from typing import Protocol
 
@@ -12,7 +13,7 @@ from apgcn.experiments.executors import Executor, InProcess
 from apgcn.experiments.graphs import cleaned
 from apgcn.experiments.keys import Condition, RunKey
 from apgcn.experiments.pack import PlannedPack
-from apgcn.experiments.packing import packs_for
+from apgcn.experiments.packing import packs_for, replaced
 from apgcn.experiments.store import Claim, Store
 from apgcn.experiments.work import train_planned
 from apgcn.training.packs import pack_size
@@ -74,18 +75,19 @@ def fill(
         What the records say they come from.
     """
     kind = resolve(device).type
-    most = lru_cache(maxsize=None)(partial(_most, device=device, workers=executor.workers))
+    most = lru_cache(maxsize=None)(partial(_most, device=device, workers=executor.at_once))
     held: dict[str, Claim] = {}
     try:
         while packs := packs_for(store, plan, device=kind, most=most):
             watch.planned(packs)
             work = partial(train_planned, device=device, command=command)
             worked = False
-            for pack, trained in executor.run(work, _claimed(store, packs, held), watch.progress):
-                store.keep(pack, trained.records, trained.steps)
-                held.pop(pack.key).give_back(done=True)
-                watch.finished(pack)
-                worked = True
+            with closing(executor.run(work, _claimed(store, packs, held), watch.progress)) as outcomes:
+                for pack, trained in outcomes:
+                    store.keep(pack, trained.records, trained.steps)
+                    held.pop(pack.key).give_back(done=True)
+                    watch.finished(pack)
+                    worked = True
             if not worked:
                 watch.waiting()
                 time.sleep(PAUSE)
@@ -102,6 +104,9 @@ def _claimed(store: Store, packs: Iterable[PlannedPack], held: dict[str, Claim])
             continue
         if not store.missing(pack.keys):  # somebody has finished it meanwhile
             claim.give_back(done=True)
+            continue
+        if replaced(store, pack):
+            claim.give_back()
             continue
         held[pack.key] = claim
         yield pack

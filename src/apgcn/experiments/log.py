@@ -6,11 +6,12 @@ import json
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 
 from filelock import FileLock
 
 from apgcn.errors import BrokenFile, InvalidInput
+from apgcn.io.whole import sync_folder
 
 Line = dict[str, Any]
 
@@ -68,7 +69,7 @@ class Log(Generic[E]):
 
     def append(self, entries: Iterable[E]) -> None:
         """Add those whose key is not there yet."""
-        with locked(self.path), self.path.open("ab") as file:
+        with locked(self.path), _opened(self.path) as file:
             self._refresh()
             if file.tell() > self._bytes:
                 os.truncate(self.path, self._bytes)  # a torn last line: nobody else is writing now
@@ -112,6 +113,15 @@ class Log(Generic[E]):
         self._entries.setdefault(entry.key, entry)
         self._bytes += size
         self._lines += 1
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A file to append to, whose name is synced if it is new."""
+    is_new = not path.exists()
+    file = path.open("ab")
+    if is_new:
+        sync_folder(path.parent)
+    return file
 
 
 def locked(path: Path) -> FileLock:

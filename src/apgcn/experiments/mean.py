@@ -16,14 +16,13 @@ class Mean:
     """Means over runs, accuracies in percent.
 
     `interval` is the paper's: 95 %, runs resampled as if independent, the larger side. `split_interval` resamples whole
-    splits. Both are None where there is too little to resample. `spread` is the standard deviation over runs.
+    splits. Both are None where there is too little to resample.
     """
 
     runs: int
     accuracy: float | None
     interval: float | None
     split_interval: float | None
-    spread: float | None
     validation_accuracy: float | None
     validation_interval: float | None
     steps: float | None
@@ -43,7 +42,6 @@ class Mean:
             accuracy=_mean(accuracies),
             interval=bootstrap_half_width(accuracies),
             split_interval=split_half_width(accuracies, [record.split for record in judged]),
-            spread=float(np.std(accuracies, ddof=1)) if len(accuracies) > 1 else None,
             validation_accuracy=_mean(validation),
             validation_interval=bootstrap_half_width(validation),
             steps=_mean(steps),

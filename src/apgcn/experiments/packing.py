@@ -18,7 +18,8 @@ def packs_for(
     Parameters
     ----------
     device : str
-        "cpu" or "cuda": a pack that nobody has begun is planned anew for another kind of device.
+        "cpu" or "cuda". A pack that nobody has begun is planned anew for another kind of device, or if it is now too
+        large.
     most : function
         How many runs of a condition may train together.
     """
@@ -47,4 +48,11 @@ def _stands(store: Store, pack: PlannedPack, *, device: str, most: Callable[[Con
         return True  # somebody is training it
     claim.give_back()
     begun = len(store.missing(pack.keys)) < len(pack.keys)
-    return (begun or pack.device == device) and len(pack.keys) <= most(pack.condition)
+    return begun or (pack.device == device and len(pack.keys) <= most(pack.condition))
+
+
+def replaced(store: Store, pack: PlannedPack) -> bool:
+    """Whether runs of a pack that are missing were planned anew, by a process that came later."""
+    missing = set(store.missing(pack.keys))
+    planned = store.planned
+    return any(not missing.isdisjoint(later.keys) for later in planned[planned.index(pack) + 1 :])

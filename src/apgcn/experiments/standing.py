@@ -53,15 +53,17 @@ def standing(store: Store) -> Standing:
     records = store.records
     keys = [key for pack in store.planned for key in pack.keys]
     keys += [record.run_key for record in records.values()]
+    devices = {pack.condition: pack.device for pack in store.planned}  # where it was planned last
     parts = []
     for condition, members in by_condition(keys).items():
         left = store.missing(members)
-        parts.append(Part(condition, len(members), len(members) - len(left), seconds_for(left, records.values())))
+        there = [record for record in records.values() if record.device.startswith(devices.get(condition, ""))]
+        parts.append(Part(condition, len(members), len(members) - len(left), seconds_for(left, there)))
     return Standing(tuple(parts), len(store.in_training))
 
 
 def seconds_for(keys: list[RunKey], records: Iterable[Record]) -> float | None:
-    """What runs of one condition will take: as long as those before on the same graph, or else as those of the same
+    """What runs of one condition will take: as long as those recorded on the same graph, or else as those of the same
     model on other graphs, by the size of the graphs. None where there is nothing to go by.
     """
     if not keys:
@@ -71,11 +73,13 @@ def seconds_for(keys: list[RunKey], records: Iterable[Record]) -> float | None:
     same = [record.seconds for record in alike if record.dataset == condition.dataset]
     if same:
         return len(keys) * sum(same) / len(same)
-    scaled = [record.seconds / size(record.dataset) for record in alike if record.dataset in CATALOGUE]
-    return len(keys) * size(condition.dataset) * sum(scaled) / len(scaled) if scaled else None
+    scaled = [record.seconds / size(record.dataset) for record in alike if size(record.dataset)]
+    if not scaled or not size(condition.dataset):
+        return None
+    return len(keys) * size(condition.dataset) * sum(scaled) / len(scaled)
 
 
 def size(dataset: str) -> float:
-    """Of a graph, to compare the work on it with that on others: nodes and directed edges."""
-    graph = CATALOGUE[dataset]
-    return graph.nodes + 2 * graph.edges
+    """Of a graph, to compare the work on it with that on others: nodes and directed edges. 0 for one nobody knows."""
+    graph = CATALOGUE.get(dataset)
+    return graph.nodes + 2 * graph.edges if graph else 0.0

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,10 @@ from apgcn.experiments.log import Log, locked
 from apgcn.experiments.measurements import GraphRecord, TimingRecord
 from apgcn.experiments.pack import PlannedPack
 from apgcn.experiments.record import Record
+from apgcn.io.whole import write_whole
 from apgcn.splits import TEST_SEEDS, VALIDATION_SEEDS
+
+FILES = ("runs.jsonl", "plan.log", "graphs.log", "timings.log")
 
 
 class Store:
@@ -24,8 +26,8 @@ class Store:
 
     runs.jsonl    one line per finished run
     steps/        the K of every node, one archive per pack, written before the pack's records
-    graphs.jsonl  one line per counted graph
-    timings.jsonl one line per timed epoch
+    graphs.log    one line per counted graph
+    timings.log   one line per timed epoch
     plan.log      the packs that were planned, one line each
     locks/        who is writing, and which packs are in training
 
@@ -41,13 +43,13 @@ class Store:
             raise InvalidInput(f"a store must be a folder, but {folder} is a file; name another one.")
         self._runs = Log(self.folder / "runs.jsonl", Record.of_line)
         self._plan = Log(self.folder / "plan.log", PlannedPack.of_line)
-        self._graphs = Log(self.folder / "graphs.jsonl", GraphRecord.of_line)
-        self._timings = Log(self.folder / "timings.jsonl", TimingRecord.of_line)
+        self._graphs = Log(self.folder / "graphs.log", GraphRecord.of_line)
+        self._timings = Log(self.folder / "timings.log", TimingRecord.of_line)
 
     @classmethod
     def existing(cls, folder: Path | str) -> Store:
         """A store that something was written to."""
-        if not any(Path(folder).glob("*.jsonl")) and not (Path(folder) / "plan.log").exists():
+        if not any((Path(folder) / name).exists() for name in FILES):
             raise InvalidInput(
                 f"{folder} must be a folder with records, but has none; fill it with apgcn reproduce --store {folder}."
             )
@@ -88,16 +90,24 @@ class Store:
         return [key for key in keys if key.text not in records]
 
     def keep(self, pack: PlannedPack, records: Sequence[Record], steps: np.ndarray) -> None:
-        """Append the records of a trained pack that are not there yet.
+        """Append the records of a trained pack that are not there yet, after the steps that they point to.
+
+        A pack that was torn may have been trained again with another rounding: the rows of records that were there
+        before stay as they are.
 
         Parameters
         ----------
         steps : array of shape (runs, nodes)
             K of every node.
         """
-        path = self.folder / self.steps_file(pack)
-        if not path.exists():
-            _write_archive(path, steps=steps.astype(np.min_scalar_type(int(steps.max()))))
+        before = self.records
+        kept = [row for row, record in enumerate(records) if record.key in before]
+        with suppress(BrokenFile):  # an archive that is missing or damaged is made anew
+            old = self._steps(self.steps_file(pack), rows=kept) if kept else steps[:0]
+            steps = steps.copy()
+            steps[kept] = old
+        smallest = steps.astype(np.min_scalar_type(int(steps.max())))
+        write_whole(self.folder / self.steps_file(pack), lambda file: np.savez_compressed(file, steps=smallest))
         self._runs.append(records)
 
     @staticmethod
@@ -118,19 +128,22 @@ class Store:
         for record in records:
             by_file.setdefault(record.steps_file, []).append(record.steps_row)
         for name, rows in by_file.items():
-            total = total + self._steps(name)[rows].sum(axis=0, dtype=np.float64)
+            total = total + self._steps(name, rows=rows).sum(axis=0, dtype=np.float64)
             count += len(rows)
         return total / count
 
-    def _steps(self, name: str) -> np.ndarray:
+    def _steps(self, name: str, *, rows: Sequence[int]) -> np.ndarray:
         path = self.folder / "steps" / Path(name).name
         try:
             with np.load(path, allow_pickle=False) as archive:
-                return archive["steps"]
-        except Exception as error:
+                steps = archive["steps"]
+        except Exception as error:  # a damaged archive can fail in a dozen ways
             raise BrokenFile(
                 f"{path} must hold the steps of a pack, but cannot be read ({type(error).__name__}); restore it."
             ) from error
+        if steps.ndim != 2 or steps.dtype.kind not in "iu" or not all(0 <= row < len(steps) for row in rows):
+            raise BrokenFile(f"{path} must have a row of whole numbers for every run of its pack; restore it.")
+        return steps[list(rows)]
 
     @property
     def planned(self) -> list[PlannedPack]:
@@ -185,14 +198,3 @@ def _place(record: Record) -> int:
     """Where a record's split stands in the protocol; one that is not of it comes last."""
     seeds = TEST_SEEDS if record.purpose == "test" else VALIDATION_SEEDS
     return seeds.index(record.split) if record.split in seeds else len(seeds)
-
-
-def _write_archive(path: Path, *, steps: np.ndarray) -> None:
-    """Write an archive whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".partial-", delete=False) as file:
-        np.savez_compressed(file, steps=steps)
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)

@@ -23,20 +23,34 @@ def plan(scope: Scope) -> list[RunKey]:
         for dataset in scope.datasets
         for model in sweeping(scope.models)
         for penalty in PENALTIES
-        for key in Condition.of_paper(dataset, model, penalty=penalty).first_runs(scope.runs or PROTOCOL)
+        for key in _at(dataset, model, penalty).first_runs(scope.runs or PROTOCOL)
     ]
 
 
 def swept(store: Store, scope: Scope, dataset: str, model: str) -> dict[float, list[Record]]:
-    """The records by penalty; with no more than the runs that every one of these penalties has, so that all means are
-    over the same runs.
+    """The records by penalty, of the runs that all of them have, so that all means are over the same runs.
+
+    A penalty that has none of the runs of those with more, because its training is not done, is left out.
     """
     found = {
-        penalty: store.of(Condition.of_paper(dataset, model, penalty=penalty), scope.runs) for penalty in PENALTIES
+        penalty: {_run(record): record for record in store.of(_at(dataset, model, penalty), scope.runs)}
+        for penalty in PENALTIES
     }
-    found = {penalty: records for penalty, records in found.items() if records}
-    shared = set.intersection(*({_run(record) for record in records} for records in found.values())) if found else set()
-    return {penalty: [record for record in records if _run(record) in shared] for penalty, records in found.items()}
+    shared: set[tuple[int, int]] = set()
+    compared: list[float] = []
+    for penalty in sorted(found, key=lambda penalty: -len(found[penalty])):
+        common = shared & found[penalty].keys() if compared else set(found[penalty])
+        if common:
+            shared, compared = common, [*compared, penalty]
+    return {
+        penalty: [record for run, record in found[penalty].items() if run in shared]
+        for penalty in PENALTIES
+        if penalty in compared
+    }
+
+
+def _at(dataset: str, model: str, penalty: float) -> Condition:
+    return Condition.of_paper(dataset, model, penalty=penalty)
 
 
 def _run(record: Record) -> tuple[int, int]:

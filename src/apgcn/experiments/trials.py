@@ -26,20 +26,23 @@ COLUMNS = (
 )
 
 
-def content(store: Store) -> Exhibit:
-    """Per graph and model all trials, by their score."""
-    records = (record.run_key for record in store.records.values() if record.purpose == "validation")
+def content(store: Store, *, dataset: str | None = None, model: str | None = None) -> Exhibit:
+    """Per graph and model all trials, by their score; or those of one graph or one model alone."""
+    records = [
+        record
+        for record in store.records.values()
+        if record.purpose == "validation" and dataset in (None, record.dataset) and model in (None, record.model)
+    ]
     groups: dict[tuple[str, str], list[tuple[Condition, Mean]]] = {}
-    for condition in by_condition(records):
+    for condition in by_condition(record.run_key for record in records):
         mean = Mean.of(store.of(condition))
         groups.setdefault((condition.dataset, condition.model), []).append((condition, mean))
     rows: list[Row] = []
     for members in groups.values():
         members.sort(key=lambda member: -(member[1].validation_accuracy or 0.0))
         rows += [_row(place, condition, mean) for place, (condition, mean) in enumerate(members, start=1)]
-    conditions = tuple(condition for members in groups.values() for condition, _ in members)
     title = "settings tried on the validation seeds"
-    return Exhibit("tuning", title, Table(COLUMNS, tuple(rows)), notes=NOTES, conditions=conditions)
+    return Exhibit("tuning", title, Table(COLUMNS, tuple(rows)), notes=NOTES, records=tuple(records))
 
 
 def _row(place: int, condition: Condition, mean: Mean) -> Row:

@@ -12,18 +12,19 @@ from apgcn.experiments.store import Store
 
 
 class Range(NamedTuple):
-    """Where a setting is looked for; `log` by orders of magnitude, in whole numbers where both ends are whole."""
+    """Where a setting is looked for; `log` by orders of magnitude, `whole` in whole numbers."""
 
     low: float
     high: float
     log: bool = False
+    whole: bool = False
 
 
 SPACE = {
     "penalty": Range(1e-4, 1e-1, log=True),
     "l2": Range(1e-5, 1e-1, log=True),
     "dropout": Range(0.0, 0.8),
-    "max_steps": Range(2, 20),
+    "max_steps": Range(2, 20, whole=True),
 }
 
 
@@ -84,7 +85,7 @@ def _tried(store: Store, run: Callable[[list[RunKey]], None], condition: Conditi
 
 def _suggested(trial: Any, name: str, within: Range) -> float | int:
     """A proposal, rounded to what a person would type."""
-    if isinstance(within.low, int):
+    if within.whole:
         return trial.suggest_int(name, int(within.low), int(within.high))
     return float(f"{trial.suggest_float(name, within.low, within.high, log=within.log):.3g}")
 

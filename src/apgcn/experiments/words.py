@@ -21,6 +21,11 @@ def model_title(model: str) -> str:
     return MODEL_TITLES.get(model, model)
 
 
+def titled(dataset: str, model: str) -> str:
+    """A graph, with the model where it is not AP-GCN."""
+    return graph_title(dataset) if model == "apgcn" else f"{graph_title(dataset)}, {model_title(model)}"
+
+
 def plus_minus(value: float | None, half_width: float | None, digits: int = 2) -> str:
     """A value with the half-width of its interval.
 

@@ -8,7 +8,6 @@ from apgcn.experiments.exhibit import Column, Row, Table
 from apgcn.experiments.keys import Condition
 from apgcn.experiments.mean import Mean
 from apgcn.experiments.record import Record
-from apgcn.experiments.store import Store
 from apgcn.experiments.words import graph_title, model_title, number, settings_text
 
 COLUMNS = (
@@ -26,9 +25,12 @@ COLUMNS = (
 )
 
 
-def behind(store: Store, conditions: Iterable[Condition]) -> Table:
+def behind(records: Iterable[Record]) -> Table:
     """One line per condition; where its records differ in hardware, versions or command, all are named."""
-    return Table(COLUMNS, tuple(_row(condition, store.of(condition)) for condition in conditions))
+    groups: dict[Condition, list[Record]] = {}
+    for record in records:
+        groups.setdefault(record.condition, []).append(record)
+    return Table(COLUMNS, tuple(_row(condition, members) for condition, members in groups.items()))
 
 
 def _row(condition: Condition, records: list[Record]) -> Row:

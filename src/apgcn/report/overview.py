@@ -29,8 +29,7 @@ COLUMNS = (
 def overview(store: Store) -> Exhibit:
     """The conditions in the order in which they were first recorded."""
     rows: list[Row] = []
-    groups = by_condition(record.run_key for record in store.records.values())
-    for condition in groups:
+    for condition in by_condition(record.run_key for record in store.records.values()):
         mean = Mean.of(store.of(condition))
         rows.append(
             {
@@ -49,4 +48,4 @@ def overview(store: Store) -> Exhibit:
             }
         )
     title = "everything in the store"
-    return Exhibit("overview", title, Table(COLUMNS, tuple(rows)), notes=NOTES, conditions=tuple(groups))
+    return Exhibit("overview", title, Table(COLUMNS, tuple(rows)), notes=NOTES, records=tuple(store.records.values()))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from apgcn import __version__
 from apgcn.errors import InvalidInput, MissingPackage
-from apgcn.experiments.exhibit import Exhibit, Table
+from apgcn.experiments.exhibit import Exhibit
 from apgcn.experiments.store import Store
+from apgcn.io.whole import write_whole
 from apgcn.report.behind import behind
 from apgcn.report.drawing import drawn, plotly_script
 
@@ -21,7 +20,7 @@ HERE = Path(__file__).parent
 
 def page(store: Store, exhibits: Sequence[Exhibit], *, title: str) -> str:
     """The page as HTML. All that comes from records is escaped."""
-    shown = [_section(store, exhibit) for exhibit in exhibits]
+    shown = [_section(exhibit) for exhibit in exhibits]
     figures = [panel.pop("figure") for section in shown for panel in section["panels"]]
     for number, panel in enumerate(panel for section in shown for panel in section["panels"]):
         panel["number"] = number
@@ -44,18 +43,14 @@ def page(store: Store, exhibits: Sequence[Exhibit], *, title: str) -> str:
 
 def write_page(path: Path, store: Store, exhibits: Sequence[Exhibit], *, title: str) -> None:
     """Write the page whole or not at all; a page that is there is replaced."""
-    text = page(store, exhibits, title=title)
     if path.is_dir():
         raise InvalidInput(f"--html must name a file, but {path} is a folder; try {path / 'report.html'}.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".partial-", delete=False, encoding="utf-8") as file:
-        file.write(text)
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
+    text = page(store, exhibits, title=title)
+    write_whole(path, lambda file: file.write(text.encode()))
 
 
-def _section(store: Store, exhibit: Exhibit) -> dict[str, Any]:
-    run, not_run = _divided(exhibit.table)
+def _section(exhibit: Exhibit) -> dict[str, Any]:
+    run, not_run = exhibit.table.divided()
     return {
         "name": exhibit.name,
         "heading": exhibit.heading,
@@ -63,14 +58,8 @@ def _section(store: Store, exhibit: Exhibit) -> dict[str, Any]:
         "not_run": not_run,
         "notes": exhibit.notes,
         "panels": [{"title": panel.title, "figure": drawn(panel)} for panel in exhibit.panels if panel.series],
-        "behind": behind(store, exhibit.conditions) if exhibit.conditions else exhibit.origin,
+        "behind": behind(exhibit.records) if exhibit.records else exhibit.origin,
     }
-
-
-def _divided(table: Table) -> tuple[Table, Table]:
-    """The rows that have records, and those that have only the paper's number."""
-    run = tuple(row for row in table.rows if row.get("runs") != 0)
-    return Table(table.columns, run), Table(table.columns, tuple(row for row in table.rows if row.get("runs") == 0))
 
 
 def _glance(exhibits: Sequence[Exhibit]) -> list[dict[str, Any]]:

@@ -1,0 +1,39 @@
+"""How is a file written? Whole, or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+
+def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Let `write` fill a file beside its place, sync it, and only then rename it into the place.
+
+    What was there before stays until that moment. An attempt that was killed leaves a file `.partial-NAME`, which the
+    next one replaces.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".partial-{path.name}")
+    try:
+        with partial.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make sure that the names in a folder survive a power cut, where the system can promise it."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
