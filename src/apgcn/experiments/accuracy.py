@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from apgcn.experiments.columns import GRAPH, MODEL, RUNS
 from apgcn.experiments.exhibit import Column, Exhibit, Row, Table
 from apgcn.experiments.keys import Condition, RunKey
 from apgcn.experiments.mean import Mean
@@ -12,7 +13,7 @@ from apgcn.experiments.published import ACCURACIES, MODEL_TITLES
 from apgcn.experiments.record import Record
 from apgcn.experiments.scope import PROTOCOL, Scope
 from apgcn.experiments.store import Store
-from apgcn.experiments.words import graph_title, model_title, number, plus_minus, verdict
+from apgcn.experiments.words import number, plus_minus, verdict
 from apgcn.models.catalogue import MODELS
 from apgcn.ranks import aligned_friedman
 
@@ -28,9 +29,9 @@ NOTES = (
 )
 
 COLUMNS = (
-    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
-    Column("model", lambda row: model_title(row["model"]), words=True),
-    Column("runs", lambda row: str(row["runs"])),
+    GRAPH,
+    MODEL,
+    RUNS,
     Column("ours", lambda row: plus_minus(row["accuracy"], row["interval"]) + row["stars"]),
     Column("by split", lambda row: number(row["split_interval"])),
     Column(
@@ -81,10 +82,7 @@ def _row(dataset: str, model: str, mean: Mean, stars: str) -> dict[str, Any]:
     return {
         "dataset": dataset,
         "model": model,
-        "runs": mean.runs,
-        "accuracy": mean.accuracy,
-        "interval": mean.interval,
-        "split_interval": mean.split_interval,
+        **mean.row,
         "stars": stars,
         "paper_accuracy": accuracy,
         "paper_interval": interval,

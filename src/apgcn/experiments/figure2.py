@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from apgcn.experiments import accuracy, density, sweep
+from apgcn.experiments.columns import GRAPH, MODEL, RUNS, STEPS
 from apgcn.experiments.exhibit import Column, Exhibit, Panel, Row, Table
 from apgcn.experiments.keys import Condition, RunKey
 from apgcn.experiments.mean import Mean
@@ -12,7 +13,7 @@ from apgcn.experiments.published import TABLE4
 from apgcn.experiments.record import Record
 from apgcn.experiments.scope import Scope
 from apgcn.experiments.store import Store
-from apgcn.experiments.words import graph_title, model_title, number, plus_minus, titled
+from apgcn.experiments.words import number, titled
 
 NOTES = (
     "Bars count every node in every run by its K, a whole number. The line is our reading of the paper's “average "
@@ -21,10 +22,10 @@ NOTES = (
 )
 
 COLUMNS = (
-    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
-    Column("model", lambda row: model_title(row["model"]), words=True),
-    Column("runs", lambda row: str(row["runs"])),
-    Column("mean K", lambda row: plus_minus(row["steps"], row["steps_interval"])),
+    GRAPH,
+    MODEL,
+    RUNS,
+    STEPS,
     Column("paper", lambda row: number(row["paper_steps"])),
     Column("most common K", lambda row: str(row["mode"])),
     Column("nodes with it", lambda row: f"{100 * row['mode_share']:.1f} %"),
@@ -57,9 +58,7 @@ def content(store: Store, scope: Scope) -> Exhibit:
                 {
                     "dataset": dataset,
                     "model": model,
-                    "runs": mean.runs,
-                    "steps": mean.steps,
-                    "steps_interval": mean.steps_interval,
+                    **mean.row,
                     "paper_steps": paper and paper.steps,
                     "mode": mode,
                     "mode_share": share,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from apgcn.experiments import density, sweep
+from apgcn.experiments.columns import ACCURACY, GRAPH, MODEL, RUNS, STEPS
 from apgcn.experiments.exhibit import Column, Exhibit, Panel, Row, Series, Table
 from apgcn.experiments.mean import Mean
 from apgcn.experiments.record import Record
 from apgcn.experiments.scope import Scope
 from apgcn.experiments.store import Store
-from apgcn.experiments.words import graph_title, model_title, number, plus_minus, titled
+from apgcn.experiments.words import number, titled
 
 FEWEST = 3  # penalties make a curve
 
@@ -20,12 +21,12 @@ NOTES = (
 )
 
 COLUMNS = (
-    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
-    Column("model", lambda row: model_title(row["model"]), words=True),
+    GRAPH,
+    MODEL,
     Column("penalty", lambda row: f"{row['penalty']:g}"),
-    Column("runs", lambda row: str(row["runs"])),
-    Column("mean K", lambda row: plus_minus(row["steps"], row["steps_interval"])),
-    Column("accuracy", lambda row: plus_minus(row["accuracy"], row["interval"])),
+    RUNS,
+    STEPS,
+    ACCURACY,
     Column("by split", lambda row: number(row["split_interval"])),
     Column("on validation nodes", lambda row: number(row["validation_accuracy"])),
 )
@@ -74,18 +75,7 @@ def content(store: Store, scope: Scope) -> Exhibit:
 
 
 def _row(dataset: str, model: str, penalty: float, mean: Mean) -> Row:
-    return {
-        "dataset": dataset,
-        "model": model,
-        "penalty": penalty,
-        "runs": mean.runs,
-        "steps": mean.steps,
-        "steps_interval": mean.steps_interval,
-        "accuracy": mean.accuracy,
-        "interval": mean.interval,
-        "split_interval": mean.split_interval,
-        "validation_accuracy": mean.validation_accuracy,
-    }
+    return {"dataset": dataset, "model": model, "penalty": penalty, **mean.row}
 
 
 def _against_penalty(title: str, y_title: str, values: dict[float, tuple[float, float | None]]) -> Panel:

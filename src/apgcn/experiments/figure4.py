@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from apgcn.experiments import density, sweep
+from apgcn.experiments.columns import ACCURACY, GRAPH, MODEL, RUNS, STEPS
 from apgcn.experiments.exhibit import Column, Exhibit, Panel, Row, Series, Table
 from apgcn.experiments.keys import Condition, RunKey
 from apgcn.experiments.mean import Mean
 from apgcn.experiments.record import Record
 from apgcn.experiments.scope import PROTOCOL, Scope
 from apgcn.experiments.store import Store
-from apgcn.experiments.words import graph_title, model_title, number, plus_minus
+from apgcn.experiments.words import graph_title, model_title, number
 from apgcn.models.catalogue import MODELS
 
 LABELS = (5, 10, 20, 40, 60)  # the paper shows a curve and names no values
@@ -20,13 +21,13 @@ NOTES = (
 )
 
 COLUMNS = (
-    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
-    Column("model", lambda row: model_title(row["model"]), words=True),
+    GRAPH,
+    MODEL,
     Column("labels a class", lambda row: str(row["labels"])),
-    Column("runs", lambda row: str(row["runs"])),
-    Column("accuracy", lambda row: plus_minus(row["accuracy"], row["interval"])),
+    RUNS,
+    ACCURACY,
     Column("by split", lambda row: number(row["split_interval"])),
-    Column("mean K", lambda row: plus_minus(row["steps"], row["steps_interval"])),
+    STEPS,
 )
 
 
@@ -86,14 +87,4 @@ def content(store: Store, scope: Scope) -> Exhibit:
 
 
 def _row(dataset: str, model: str, labels: int, mean: Mean) -> Row:
-    return {
-        "dataset": dataset,
-        "model": model,
-        "labels": labels,
-        "runs": mean.runs,
-        "accuracy": mean.accuracy,
-        "interval": mean.interval,
-        "split_interval": mean.split_interval,
-        "steps": mean.steps,
-        "steps_interval": mean.steps_interval,
-    }
+    return {"dataset": dataset, "model": model, "labels": labels, **mean.row}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,12 @@ class Mean:
     epochs: float | None
     seconds: float
     diverged: int
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What tables show of it."""
+        shown = ("runs", "accuracy", "interval", "split_interval", "validation_accuracy", "validation_interval")
+        return {name: getattr(self, name) for name in (*shown, "steps", "steps_interval")}
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> Mean:

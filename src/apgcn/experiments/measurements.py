@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 from apgcn.experiments.record import values_of
 
 
+class _Measured:
+    """Written and read as its fields."""
+
+    @property
+    def line(self) -> dict[str, Any]:
+        return asdict(self)  # type: ignore[call-overload]
+
+    @classmethod
+    def of_line(cls, line: Mapping[str, Any]) -> Self:
+        return cls(**values_of(cls, line))
+
+
 @dataclass(frozen=True)
-class GraphRecord:
+class GraphRecord(_Measured):
     """A graph after cleaning; the key is its name, every undirected edge counts once."""
 
     key: str
@@ -21,17 +33,9 @@ class GraphRecord:
     versions: Mapping[str, str]
     command: str
 
-    @property
-    def line(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def of_line(cls, line: Mapping[str, Any]) -> GraphRecord:
-        return cls(**values_of(cls, line))
-
 
 @dataclass(frozen=True)
-class TimingRecord:
+class TimingRecord(_Measured):
     """How long an epoch takes: medians over epochs, in milliseconds, for all runs of a pack together.
 
     An epoch is a training step and an evaluation. `epoch_low` and `epoch_high` are its quartiles.
@@ -52,11 +56,3 @@ class TimingRecord:
     hardware: str
     versions: Mapping[str, str]
     command: str
-
-    @property
-    def line(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def of_line(cls, line: Mapping[str, Any]) -> TimingRecord:
-        return cls(**values_of(cls, line))

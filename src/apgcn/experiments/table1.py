@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from apgcn.experiments.columns import GRAPH
 from apgcn.experiments.exhibit import Column, Exhibit, Row, Table
 from apgcn.experiments.graphs import cleaned
 from apgcn.experiments.keys import RunKey
@@ -11,7 +12,7 @@ from apgcn.experiments.measurements import GraphRecord
 from apgcn.experiments.published import TABLE1
 from apgcn.experiments.scope import Scope
 from apgcn.experiments.store import Store
-from apgcn.experiments.words import graph_title, number, settings_text
+from apgcn.experiments.words import number, settings_text
 from apgcn.training.summary import versions
 
 COUNTS = ("classes", "features", "nodes", "edges")
@@ -22,7 +23,7 @@ NOTES = (
 )
 
 COLUMNS = (
-    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
+    GRAPH,
     Column("classes", lambda row: f"{row['classes']:,}"),
     Column("features", lambda row: f"{row['features']:,}"),
     Column("nodes", lambda row: f"{row['nodes']:,}"),
@@ -33,7 +34,7 @@ COLUMNS = (
 )
 
 ORIGIN = (
-    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
+    GRAPH,
     Column("versions", lambda row: row["versions"], words=True),
     Column("command", lambda row: row["command"], words=True),
 )

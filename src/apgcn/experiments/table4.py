@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from apgcn.experiments import sweep
+from apgcn.experiments.columns import GRAPH, MODEL, RUNS
 from apgcn.experiments.exhibit import Column, Exhibit, Row, Table
 from apgcn.experiments.mean import Mean
 from apgcn.experiments.published import TABLE4
 from apgcn.experiments.record import Record
 from apgcn.experiments.scope import Scope
 from apgcn.experiments.store import Store
-from apgcn.experiments.words import NOTHING, graph_title, model_title, number, plus_minus
+from apgcn.experiments.words import NOTHING, number, plus_minus
 from apgcn.statistics import split_half_width
 
 TITLE = "the best penalty, the steps it leads to, and what the choice matters"
@@ -25,9 +26,9 @@ NOTES = (
 )
 
 COLUMNS = (
-    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
-    Column("model", lambda row: model_title(row["model"]), words=True),
-    Column("runs", lambda row: str(row["runs"])),
+    GRAPH,
+    MODEL,
+    RUNS,
     Column("best penalty", lambda row: _penalty(row["penalty"])),
     Column("paper's penalty", lambda row: _penalty(row["paper_penalty"])),
     Column("K at the best", lambda row: plus_minus(row["steps"], row["steps_interval"])),
@@ -68,11 +69,9 @@ def _row(dataset: str, model: str, found: dict[float, list[Record]]) -> Row:
     return {
         "dataset": dataset,
         "model": model,
-        "runs": means[chosen].runs,
         "penalties": len(means),
         "penalty": chosen,
-        "steps": means[chosen].steps,
-        "steps_interval": means[chosen].steps_interval,
+        **means[chosen].row,
         "drop": drop,
         "drop_interval": drop_interval,
         "steps_at_paper": at_paper and at_paper.steps,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from apgcn.experiments.columns import GRAPH, MODEL
 from apgcn.experiments.exhibit import Column, Exhibit, Row, Table
 from apgcn.experiments.keys import Condition, RunKey
 from apgcn.experiments.measurements import TimingRecord
@@ -9,7 +10,7 @@ from apgcn.experiments.published import TABLE5, TIMED_MODELS
 from apgcn.experiments.scope import Scope
 from apgcn.experiments.store import Store
 from apgcn.experiments.timing import TIMED, WARM_UP, timed, timing_key
-from apgcn.experiments.words import graph_title, model_title, number, settings_text
+from apgcn.experiments.words import number, settings_text
 
 NOTES = (
     "An epoch is a training step and an evaluation of one run alone (a pack of one), one thread on a CPU; medians over "
@@ -19,8 +20,8 @@ NOTES = (
 )
 
 COLUMNS = (
-    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
-    Column("model", lambda row: model_title(row["model"]), words=True),
+    GRAPH,
+    MODEL,
     Column("ours, ms", lambda row: number(row["epoch_ms"], 1)),
     Column("quartiles", lambda row: f"{row['epoch_low']:.1f} to {row['epoch_high']:.1f}"),
     Column("step alone", lambda row: number(row["step_ms"], 1)),
@@ -31,8 +32,8 @@ COLUMNS = (
 )
 
 ORIGIN = (
-    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
-    Column("model", lambda row: model_title(row["model"]), words=True),
+    GRAPH,
+    MODEL,
     Column("settings", lambda row: row["settings"], words=True),
     Column("hardware", lambda row: f"{row['hardware']} ({row['device']})", words=True),
     Column("versions", lambda row: row["versions"], words=True),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from apgcn.datasets import CATALOGUE
+from apgcn.experiments.columns import GRAPH, MODEL, RUNS, STEPS, VALIDATION
 from apgcn.experiments.exhibit import Column, Exhibit, Row, Table
 from apgcn.experiments.keys import Condition, Scalar, by_condition
 from apgcn.experiments.mean import Mean
 from apgcn.experiments.store import Store
-from apgcn.experiments.words import graph_title, model_title, plus_minus, settings_text
+from apgcn.experiments.words import settings_text
 from apgcn.models.catalogue import MODELS
 
 NOTES = (
@@ -16,12 +17,12 @@ NOTES = (
 )
 
 COLUMNS = (
-    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
-    Column("model", lambda row: model_title(row["model"]), words=True),
+    GRAPH,
+    MODEL,
     Column("place", lambda row: str(row["place"])),
-    Column("runs", lambda row: str(row["runs"])),
-    Column("on validation nodes", lambda row: plus_minus(row["validation_accuracy"], row["validation_interval"])),
-    Column("mean K", lambda row: plus_minus(row["steps"], row["steps_interval"])),
+    RUNS,
+    VALIDATION,
+    STEPS,
     Column("other than the paper's", lambda row: row["settings"], words=True),
 )
 
@@ -50,11 +51,7 @@ def _row(place: int, condition: Condition, mean: Mean) -> Row:
         "dataset": condition.dataset,
         "model": condition.model,
         "place": place,
-        "runs": mean.runs,
-        "validation_accuracy": mean.validation_accuracy,
-        "validation_interval": mean.validation_interval,
-        "steps": mean.steps,
-        "steps_interval": mean.steps_interval,
+        **mean.row,
         "settings": settings_text(changes(condition)) if changes(condition) else "none: these are the paper's",
     }
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from apgcn.experiments.columns import GRAPH, MODEL, RUNS
 from apgcn.experiments.exhibit import Column, Row, Table
 from apgcn.experiments.keys import Condition
 from apgcn.experiments.mean import Mean
 from apgcn.experiments.record import Record
-from apgcn.experiments.words import graph_title, model_title, number, settings_text
+from apgcn.experiments.words import number, settings_text
 
 COLUMNS = (
-    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
-    Column("model", lambda row: model_title(row["model"]), words=True),
+    GRAPH,
+    MODEL,
     Column("labels a class", lambda row: str(row["labels"])),
-    Column("runs", lambda row: str(row["runs"])),
+    RUNS,
     Column("epochs", lambda row: number(row["epochs"], 0)),
     Column("seconds a run", lambda row: number(row["seconds"], 1)),
     Column("diverged", lambda row: str(row["diverged"])),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from apgcn.experiments.columns import GRAPH, MODEL, RUNS, STEPS, VALIDATION
 from apgcn.experiments.exhibit import Column, Exhibit, Row, Table
 from apgcn.experiments.keys import by_condition
 from apgcn.experiments.mean import Mean
 from apgcn.experiments.store import Store
-from apgcn.experiments.words import graph_title, model_title, plus_minus, settings_text
+from apgcn.experiments.words import plus_minus, settings_text
 
 NOTES = (
     "Accuracies in percent. “Validation” are runs on the validation seeds, made to choose settings: there are no test "
@@ -14,14 +15,14 @@ NOTES = (
 )
 
 COLUMNS = (
-    Column("graph", lambda row: graph_title(row["dataset"]), words=True),
-    Column("model", lambda row: model_title(row["model"]), words=True),
+    GRAPH,
+    MODEL,
     Column("for", lambda row: row["purpose"], words=True),
     Column("labels a class", lambda row: str(row["labels"])),
-    Column("runs", lambda row: str(row["runs"])),
+    RUNS,
     Column("on test nodes", lambda row: plus_minus(row["accuracy"], row["interval"])),
-    Column("on validation nodes", lambda row: plus_minus(row["validation_accuracy"], row["validation_interval"])),
-    Column("mean K", lambda row: plus_minus(row["steps"], row["steps_interval"])),
+    VALIDATION,
+    STEPS,
     Column("other than default", lambda row: row["settings"], words=True),
 )
 
@@ -37,13 +38,7 @@ def overview(store: Store) -> Exhibit:
                 "model": condition.model,
                 "purpose": condition.purpose,
                 "labels": condition.per_class,
-                "runs": mean.runs,
-                "accuracy": mean.accuracy,
-                "interval": mean.interval,
-                "validation_accuracy": mean.validation_accuracy,
-                "validation_interval": mean.validation_interval,
-                "steps": mean.steps,
-                "steps_interval": mean.steps_interval,
+                **mean.row,
                 "settings": settings_text(condition.chosen),
             }
         )
