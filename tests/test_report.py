@@ -15,7 +15,7 @@ from apgcn.experiments import sweep
 from apgcn.experiments.exhibit import Exhibit, Panel, Series, Table
 from apgcn.experiments.keys import Condition
 from apgcn.experiments.store import Store
-from apgcn.report.behind import behind
+from apgcn.report.behind import behind, usual_settings
 from apgcn.report.contents import contents
 from apgcn.report.drawing import drawn
 from apgcn.report.latex import latex
@@ -93,8 +93,12 @@ def test_what_was_not_run_can_be_left_out():
 def test_behind_a_number_are_settings_hardware_versions_and_commands(store):
     records = store.of(Condition.of_paper("cora_ml", "apgcn"))
     ((*_, settings, hardware, versions, command),) = behind(records).cells
-    assert "penalty=0.005" in settings
-    assert "watch=stopping" in settings
+    assert settings == "none"
+    (usual,) = usual_settings(records)
+    assert "penalty=0.005" in usual
+    assert "watch=stopping" in usual
+    ((*_, settings, _, _, _),) = behind(store.of(Condition.of_paper("cora_ml", "apgcn", penalty=0.1))).cells
+    assert settings == "penalty=0.1"
     assert hardware == "a made-up processor (cpu)"
     assert versions == "apgcn 0, torch 0"
     assert command == "apgcn reproduce nothing"

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from apgcn.experiments.columns import GRAPH, MODEL, RUNS
 from apgcn.experiments.exhibit import Column, Row, Table
-from apgcn.experiments.keys import Condition
+from apgcn.experiments.keys import Condition, defaults
 from apgcn.experiments.mean import Mean
 from apgcn.experiments.record import Record
-from apgcn.experiments.words import number, settings_text
+from apgcn.experiments.words import model_title, number, settings_text
 
 COLUMNS = (
     GRAPH,
@@ -19,7 +19,7 @@ COLUMNS = (
     Column("epochs", lambda row: number(row["epochs"], 0)),
     Column("seconds a run", lambda row: number(row["seconds"], 1)),
     Column("diverged", lambda row: str(row["diverged"])),
-    Column("settings", lambda row: row["settings"], words=True),
+    Column("other settings than default", lambda row: row["settings"], words=True),
     Column("hardware", lambda row: row["hardware"], words=True),
     Column("versions", lambda row: row["versions"], words=True),
     Column("command", lambda row: row["command"], words=True),
@@ -34,6 +34,14 @@ def behind(records: Iterable[Record]) -> Table:
     return Table(COLUMNS, tuple(_row(condition, members) for condition, members in groups.items()))
 
 
+def usual_settings(records: Iterable[Record]) -> list[str]:
+    """The defaults of the models that these records are of, so that nothing is left unsaid."""
+    models = dict.fromkeys(record.model for record in records)
+    return [
+        f"Defaults of {model_title(model)}: {settings_text(defaults(model))}." for model in models if defaults(model)
+    ]
+
+
 def _row(condition: Condition, records: list[Record]) -> Row:
     mean = Mean.of(records)
     return {
@@ -44,7 +52,7 @@ def _row(condition: Condition, records: list[Record]) -> Row:
         "epochs": mean.epochs,
         "seconds": mean.seconds / max(1, mean.runs),
         "diverged": mean.diverged,
-        "settings": settings_text(dict(condition.settings)),
+        "settings": settings_text(condition.chosen) if condition.chosen else "none",
         "hardware": _all(f"{record.hardware} ({record.device})" for record in records),
         "versions": _all(
             ", ".join(f"{name} {version}" for name, version in record.versions.items()) for record in records

@@ -37,7 +37,14 @@ def drawn(panel: Panel) -> dict[str, Any]:
     )
     if panel.line_title:
         figure.update_traces(yaxis="y2", selector={"type": "scatter"})
-        right = {"overlaying": "y", "side": "right", "showgrid": False, "tickmode": "auto", "rangemode": "tozero"}
+        right = {
+            "overlaying": "y",
+            "side": "right",
+            "showgrid": False,
+            "tickmode": "auto",
+            "rangemode": "tozero",
+            "automargin": True,
+        }
         figure.update_layout(yaxis2={"title": {"text": escape(panel.line_title)}, **right})
     if panel.log_x:
         ticks = sorted({x for series in panel.series for x in series.x})

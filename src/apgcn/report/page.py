@@ -12,7 +12,7 @@ from apgcn.errors import InvalidInput, MissingPackage
 from apgcn.experiments.exhibit import Exhibit
 from apgcn.experiments.store import Store
 from apgcn.io.whole import write_whole
-from apgcn.report.behind import behind
+from apgcn.report.behind import behind, usual_settings
 from apgcn.report.drawing import drawn, plotly_script
 
 HERE = Path(__file__).parent
@@ -59,6 +59,7 @@ def _section(exhibit: Exhibit) -> dict[str, Any]:
         "notes": exhibit.notes,
         "panels": [{"title": panel.title, "figure": drawn(panel)} for panel in exhibit.panels if panel.series],
         "behind": behind(exhibit.records) if exhibit.records else exhibit.origin,
+        "usual": usual_settings(exhibit.records),
     }
 
 
