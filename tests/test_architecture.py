@@ -11,6 +11,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "apgcn"
 
 ORDER = [
     "errors",
+    "texts",
     "checks",
     "graph",
     "cleaning",

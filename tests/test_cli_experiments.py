@@ -44,7 +44,7 @@ def test_reproduce_shows_the_table_and_keeps_the_records(folder, capsys):
     assert "Table 2: accuracy on citation and co-author graphs" in printed.out
     assert "not in the paper" in printed.out
     assert f"report {folder} --html report.html" in printed.out
-    assert "2/2 runs: cora/apgcn/" in printed.err
+    assert printed.err == "0/2 runs: packs to train: 1\n2/2 runs: cora apgcn, pack of 2\n"
     records = [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
     assert [record["command"] for record in records] == [
         "apgcn reproduce table2 --models apgcn --datasets cora --runs 2"
@@ -88,6 +88,7 @@ def test_status_says_what_is_done_and_left(folder, capsys):
     assert run(["status", str(folder), "--json"]) == 0
     now = json.loads(capsys.readouterr().out)
     assert (now["planned"], now["done"], now["left"], now["in_training"]) == (6, 3, 3, 0)
+    assert [(part["dataset"], part["purpose"]) for part in now["parts"]] == [("cora", "test")]
     assert now["seconds_left"] == pytest.approx(6)
     assert run(["status", str(folder)]) == 0
     assert "about 6.0 s of work are left" in capsys.readouterr().out
@@ -210,17 +211,40 @@ def test_a_mistake_costs_one_sentence(arguments, sentence, folder, capsys):
 
 def test_a_store_that_is_none_is_said(tmp_path, capsys):
     (tmp_path / "file").write_text("x")
+    keep(Store(tmp_path / "inner"), Condition.of_paper("cora", "apgcn"), [0.8])
     for command in ("status", "report"):
-        for place in (tmp_path, tmp_path / "missing", tmp_path / "file"):
+        for place, sentence in (
+            (tmp_path, f"must be a store, but has no records; try {tmp_path / 'inner'}."),
+            (tmp_path / "inner" / "steps", "apgcn reproduce WHAT --store FOLDER fills one."),
+            (tmp_path / "missing", f"a store must be a folder, but {tmp_path / 'missing'} is not there."),
+            (tmp_path / "file", f"a store must be a folder, but {tmp_path / 'file'} is a file."),
+        ):
             assert run([command, str(place)]) == 2
-            assert "must be a folder with records, but has none" in capsys.readouterr().err
+            assert sentence in capsys.readouterr().err
     assert reproduce("table1", tmp_path / "file") == 2
     assert "a store must be a folder" in capsys.readouterr().err
+    assert reproduce("table1", tmp_path) == 2
+    assert "has other files in it" in capsys.readouterr().err
+
+
+def test_an_empty_folder_becomes_a_store(tmp_path):
+    assert reproduce("table1", tmp_path) == 0
+    assert reproduce("table1", tmp_path) == 0
+
+
+def test_what_has_no_records_is_said_when_it_is_asked_for(kept, capsys):
+    assert run(["report", kept, "--only", "table3"]) == 0
+    assert f"nothing recorded: apgcn reproduce table3 --store {kept}" in capsys.readouterr().out
 
 
 def test_two_forms_at_once_are_refused(kept, capsys):
     assert run(["report", kept, "--csv", "--latex"]) == 2
     assert "only one of --markdown, --latex, --csv and --json" in capsys.readouterr().err
+
+
+def test_at_least_one_table_must_be_named(kept, capsys):
+    assert run(["report", kept, "--only", " , "]) == 2
+    assert "--only must name at least one of table1, table2" in capsys.readouterr().err
 
 
 def test_a_table_that_does_not_exist_is_said(kept, capsys):
@@ -245,22 +269,60 @@ def test_a_record_that_was_edited_is_refused(kept, folder, capsys):
     assert "key must be that of the other fields" in said
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_is_one_sentence_and_loses_nothing(folder, ending, workers):
-    command = [sys.executable, "-m", "apgcn", "reproduce", "table2", "--datasets", "cora", "--store", str(folder)]
-    process = subprocess.Popen(
-        [*command, "--workers", workers], stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+def command(*arguments):
+    return [sys.executable, "-m", "apgcn", *map(str, arguments)]
+
+
+def test_after_nohup_a_terminal_that_is_gone_ends_nothing(folder):
+    waiting = command("reproduce", "table2", "--datasets", "cora", "--store", folder)
+    code = f"import os, signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); os.execv({waiting[0]!r}, {waiting!r})"
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    _until_training(folder)
+    process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1)
+    process.kill()
+    process.wait()
+
+
+def test_closed_or_full_streams_lose_nothing(kept):
+    for line, status in (
+        (f"{sys.executable} -m apgcn status {kept} >&-", 0),
+        (f"{sys.executable} -m apgcn report {kept} --only table2 2>&-", 0),
+        (f"{sys.executable} -m apgcn status nowhere 2>/dev/full", 2),
+        (f"PYTHONIOENCODING=ascii {sys.executable} -m apgcn report {kept} --only table2", 0),
+    ):
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (status, ""), line
+
+
+def _until_training(folder):
     end = time.monotonic() + 60
     while not (folder.exists() and Store(folder).in_training):
         assert time.monotonic() < end
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_is_one_sentence_and_loses_nothing(folder, ending, workers):
+    process = subprocess.Popen(
+        command("reproduce", "table2", "--datasets", "cora", "--store", folder, "--workers", workers),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    _until_training(folder)
     if ending == signal.SIGINT:
         os.killpg(process.pid, ending)  # a terminal's Ctrl-C reaches the workers too
     else:
         process.send_signal(ending)
     said = process.communicate(timeout=30)[1]
-    assert (process.returncode, said) == (130, "apgcn: interrupted.\n")
+    assert process.returncode == 130
+    assert said.splitlines() == [
+        "0/100 runs: packs to train: 13",
+        "0 of 100 runs are kept; the same command goes on with the rest.",
+        "apgcn: interrupted.",
+    ]
     assert Store(folder).in_training == []
     assert len(Store(folder).planned) == 13  # 100 runs in packs of at most 8

@@ -37,7 +37,7 @@ def rival(monkeypatch):
         hidden: int = 64
 
     monkeypatch.setattr("apgcn.models.catalogue.MODELS", {**MODELS, "gcn": RivalSettings})
-    for module in ("keys", "accuracy", "figure4", "catalogue", "trials"):
+    for module in ("keys", "accuracy", "figure4", "catalogue"):
         monkeypatch.setattr(f"apgcn.experiments.{module}.MODELS", {**MODELS, "gcn": RivalSettings})
     return "gcn"
 

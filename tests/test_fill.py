@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from fill_store import small_plan
 
-from apgcn.errors import ApgcnError, WorkerDied
+from apgcn.errors import ApgcnError, InvalidInput, MissingFile, WorkerDied
 from apgcn.experiments.executors import InProcess, Processes
 from apgcn.experiments.fill import _claimed, fill
+from apgcn.experiments.graphs import cleaned
 from apgcn.experiments.keys import Condition
 from apgcn.experiments.pack import PlannedPack
 from apgcn.experiments.packing import packs_for, replaced
@@ -245,6 +246,15 @@ def test_packs_planned_for_another_device_are_planned_anew_unless_begun(tmp_path
     assert packs_for(store, plan, device="cuda", most=lambda condition: 100) == after
 
 
+@pytest.mark.parametrize("written", range(6))
+def test_a_kill_while_packs_are_planned_does_not_change_them(tmp_path, written):
+    plan = small_plan(45)
+    whole = packs_for(Store(tmp_path / "whole"), plan, device="cpu", most=lambda condition: 8)
+    torn = Store(tmp_path / "torn")
+    torn.plan(whole[:written])
+    assert packs_for(torn, plan, device="cpu", most=lambda condition: 8) == whole
+
+
 def test_packs_that_no_longer_fit_are_divided(tmp_path):
     store, plan = Store(tmp_path), small_plan(6)
     packs_for(store, plan, device="cpu", most=lambda condition: 6)
@@ -398,6 +408,106 @@ def test_an_interruption_ends_the_workers_and_gives_claims_back(tmp_path, execut
     assert claim is not None
     assert [one.key for one in Store(tmp_path).in_training] == [pack.key]
     claim.give_back()
+
+
+def test_a_store_that_may_only_be_read_can_be_looked_at(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    fill(store, small_plan(1))
+    pack = PlannedPack.of(small_plan(1), "cpu")
+    (tmp_path / "locks" / f"{pack.key}.lock").touch()
+
+    def refused(self, pack):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Store, "claim", refused)
+    monkeypatch.setattr(Store, "planning", refused)
+    assert store.in_training == []
+    fill(store, small_plan(1))  # nothing is missing, nothing is written
+
+
+def test_a_graph_that_cannot_be_had_is_said_before_anything_is_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("APGCN_DATA", str(tmp_path / "nothing"))
+    monkeypatch.setattr("apgcn.datasets.files._download", _not_there)
+    cleaned.cache_clear()
+    with pytest.raises(MissingFile):
+        fill(Store(tmp_path / "store"), Condition.of_paper("pubmed", "apgcn").first_runs(1))
+    assert not (tmp_path / "store").exists()
+
+
+def _not_there(dataset, folder):
+    raise MissingFile("pubmed.npz is not there.")
+
+
+def full(item, report):
+    raise OSError(28, "No space left on device")
+
+
+def out_of_memory(item, report):
+    raise MemoryError("Unable to allocate 9 TiB")
+
+
+def test_what_goes_wrong_in_a_worker_is_told_apart():
+    with pytest.raises(ApgcnError, match="No space left"):
+        list(Processes(1).run(full, [1], lambda item, share: None))
+    with pytest.raises(RuntimeError, match="MemoryError"):
+        list(Processes(1).run(out_of_memory, [1], lambda item, share: None))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"device": 5},
+        {"device": "tpu"},
+        {"runs": []},
+        {"runs": [[1, 2, 3]]},
+        {"runs": [[1.5, 0]]},
+        {"runs": [[-1, 0]]},
+        {"condition": None},
+        {"condition": {}},
+        {"key": "another"},
+    ],
+)
+def test_a_planned_pack_that_was_edited_is_refused(change):
+    line = json.loads(json.dumps(PlannedPack.of(small_plan(3), "cpu").line))
+    with pytest.raises(InvalidInput):
+        PlannedPack.of_line({**line, **change})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("test_accuracy", 1.5),
+        ("test_accuracy", -5),
+        ("test_accuracy", "0.5"),
+        ("test_accuracy", True),
+        ("steps_mean", float("nan")),
+        ("steps_mean", 10**400),
+        ("steps_mean", None),
+        ("steps_histogram", []),
+        ("steps_histogram", [0, 0]),
+        ("steps_histogram", ["1"]),
+        ("steps_histogram", [-1, 2]),
+        ("steps_row", -1),
+        ("epochs", 10**400),
+        ("seconds", float("inf")),
+        ("per_class", "20"),
+        ("purpose", "both"),
+        ("dataset", None),
+        ("command", "\ud800"),
+        ("settings", {"hidden": [1]}),
+        ("settings", []),
+        ("versions", {"torch": 2}),
+        ("initialisation", 1),
+        ("key", "another"),
+    ],
+)
+def test_a_record_with_a_value_that_cannot_be_is_refused(undisturbed, field, value):
+    line = json.loads(json.dumps(next(iter(undisturbed.records.values())).line))
+    with pytest.raises(InvalidInput, match=f"{field}|key must be"):
+        Record.of_line({**line, field: value})
+    del line[field]
+    with pytest.raises(InvalidInput, match=f"{field} must be there"):
+        Record.of_line(line)
 
 
 def test_a_planned_pack_survives_being_written():

@@ -69,7 +69,10 @@ def test_a_torn_last_line_is_forgiven_and_cut_off_by_the_next_writer(path, torn)
     assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == ["a", "b", "d"]
 
 
-@pytest.mark.parametrize("torn", ['{"key": "b", "te', "", "[1]", '{"text": "no key"}', '{"key": 3}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "torn",
+    ['{"key": "b", "te', '{"key": "b", "text": NaN}', "", "[1]", '{"text": "no key"}', '{"key": 3}', "[" * 100_000],
+)
 def test_a_torn_middle_is_refused_with_its_line(path, torn):
     path.write_text(f'{{"key": "a", "text": ""}}\n{torn}\n{{"key": "c", "text": ""}}\n')
     with pytest.raises(BrokenFile, match=r"line 2 of .*notes\.jsonl must be a JSON object with a key"):
@@ -105,12 +108,21 @@ def test_a_file_that_was_replaced_is_read_anew(path):
     assert reader.entries() == {}
 
 
+def test_a_file_that_was_replaced_by_a_longer_one_is_read_anew(path):
+    reader = log(path)
+    reader.append([Note("a")])
+    path.unlink()
+    log(path).append([Note("b", "longer"), Note("c", "longer still")])
+    reader.append([Note("d")])
+    assert list(log(path).entries()) == list(reader.entries()) == ["b", "c", "d"]
+
+
 def test_every_line_is_synced_before_the_next_is_written(path, monkeypatch):
     sizes = []
     monkeypatch.setattr(os, "fsync", lambda number: sizes.append(os.fstat(number).st_size))
     log(path).append([Note("a"), Note("b"), Note("c")])
     ends = [place + 1 for place, letter in enumerate(path.read_text()) if letter == "\n"]
-    assert sizes[1:] == ends  # the first is the folder's, which has a new name in it
+    assert sizes[1:4] == ends  # the first is the folder's, which has a new name in it
 
 
 def write_many(path, name):

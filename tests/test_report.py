@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import shutil
 
@@ -12,7 +13,7 @@ from made_records import keep
 
 from apgcn.errors import InvalidInput
 from apgcn.experiments import sweep
-from apgcn.experiments.exhibit import Exhibit, Panel, Series, Table
+from apgcn.experiments.exhibit import Column, Exhibit, Panel, Series, Table
 from apgcn.experiments.keys import Condition
 from apgcn.experiments.store import Store
 from apgcn.report.behind import behind, usual_settings
@@ -90,6 +91,24 @@ def test_what_was_not_run_can_be_left_out():
     assert shorter.notes == ("Not run here: 1 more of the paper's numbers.",)
 
 
+def test_nothing_in_a_record_steers_a_terminal_or_starts_a_row():
+    table = Table((Column("name", lambda row: row["name"]),), ({"name": "a\x1b[31m\r=b\x00"},))
+    assert table.cells == [["a [31m =b "]]
+    exhibit = Exhibit("table1", "t", table)
+    assert spreadsheet([exhibit]).splitlines() == ["table,name", "table1,a [31m =b "]
+    starred = Exhibit("table1", "t", Table(table.columns, ({"name": "*b"}, {"name": "[1pt]"})))
+    assert "\n{}*b \\\\\n{}[1pt] \\\\\n" in latex([starred])
+
+
+def test_a_damaged_archive_costs_its_density_and_nothing_else(tmp_path):
+    store = Store(tmp_path)
+    (record,) = keep(store, Condition.of_paper("cora_ml", "apgcn"), [0.8])
+    (tmp_path / record.steps_file).write_bytes(b"damaged")
+    text = page(store, contents(store), title="t")
+    assert "Cora-ML (steps are missing)" in text
+    assert "80.00" in text
+
+
 def test_behind_a_number_are_settings_hardware_versions_and_commands(store):
     records = store.of(Condition.of_paper("cora_ml", "apgcn"))
     ((*_, settings, hardware, versions, command),) = behind(records).cells
@@ -147,6 +166,9 @@ def test_a_page_of_nothing_says_what_to_type(tmp_path):
 
 def test_a_page_is_written_whole_or_not_at_all(store, tmp_path, monkeypatch):
     place = tmp_path / "new" / "report.html"
+    with pytest.raises(InvalidInput, match="in a folder that exists"):
+        write_page(place, store, [], title="t")
+    place.parent.mkdir()
     write_page(place, store, contents(store), title="the first")
     assert [path.name for path in place.parent.iterdir()] == ["report.html"]
 
@@ -161,6 +183,18 @@ def test_a_page_is_written_whole_or_not_at_all(store, tmp_path, monkeypatch):
     assert "<title>the first</title>" in place.read_text()
     with pytest.raises(InvalidInput, match="must name a file"):
         write_page(tmp_path, store, [], title="t")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidInput, match="must name a file"):
+        write_page(tmp_path / "pipe", store, [], title="t")
+
+
+def test_a_page_never_replaces_a_record(store, tmp_path):
+    before = (store.folder / "runs.jsonl").read_bytes()
+    (tmp_path / "link.html").symlink_to(store.folder / "runs.jsonl")
+    for place in (store.folder / "runs.jsonl", tmp_path / "link.html", next(store.folder.glob("steps/*.npz"))):
+        with pytest.raises(InvalidInput, match="must not name a file of the store"):
+            write_page(place, store, [], title="t")
+    assert (store.folder / "runs.jsonl").read_bytes() == before
 
 
 # --- in a browser ---

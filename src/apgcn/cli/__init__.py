@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -17,6 +19,7 @@ from apgcn.cli.status import status
 from apgcn.cli.train import train
 from apgcn.cli.tune import tune
 from apgcn.errors import ApgcnError
+from apgcn.texts import printable
 
 INTERRUPTED = 130
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's, wherever this typer keeps its click
@@ -54,8 +57,12 @@ def _options(
 def main() -> None:
     """Run the command and leave with its exit status."""
     for ending in ("SIGTERM", "SIGHUP"):  # asked to end, or the terminal is gone: clean up as after Ctrl-C
-        if hasattr(signal, ending):
-            signal.signal(getattr(signal, ending), signal.default_int_handler)
+        number = getattr(signal, ending, None)
+        if number and signal.getsignal(number) != signal.SIG_IGN:  # nohup: go on
+            signal.signal(number, signal.default_int_handler)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a question mark rather than no answer
     sys.exit(run(sys.argv[1:]))
 
 
@@ -63,7 +70,8 @@ def run(arguments: list[str]) -> int:
     """Run the command with these arguments; returns the exit status."""
     try:
         status = app(arguments or ["--help"], prog_name="apgcn", standalone_mode=False) or 0
-        sys.stdout.flush()
+        if sys.stdout:
+            sys.stdout.flush()
         if status == INTERRUPTED:  # some versions of typer turn Ctrl-C into this
             raise KeyboardInterrupt
         return status
@@ -79,12 +87,13 @@ def run(arguments: list[str]) -> int:
     except (OSError, UnicodeError) as error:
         return _complain(f"{error}; check the path, its permissions and the space left.", 2)
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "memory" not in str(error):
+        if isinstance(error, RuntimeError) and "memory" not in str(error).lower():
             raise
         return _complain("there is not enough memory; train a smaller graph, fewer steps or fewer hidden units.", 2)
 
 
 def _complain(sentence: str, status: int) -> int:
     if sys.stderr:
-        print(f"apgcn: {' '.join(sentence.split())}", file=sys.stderr)
+        with suppress(OSError):  # nobody can be told
+            print(f"apgcn: {printable(' '.join(sentence.split()))}", file=sys.stderr)
     return status

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from apgcn.cli.watching import watching
+from apgcn.cli.watching import say, watching
 
 
 def check_options(*, runs: int, device: str, workers: int) -> None:
@@ -20,14 +20,21 @@ def check_options(*, runs: int, device: str, workers: int) -> None:
     resolve(device)
 
 
-def fill_and_show(store: Any, plan: Sequence[Any], *, device: str, workers: int, command: str) -> None:
-    """Train what a store lacks of a plan, with a bar."""
+def fill_and_show(store: Any, plan: Sequence[Any], *, device: str, workers: int, command: str, label: str = "") -> None:
+    """Train what a store lacks of a plan, with a bar; an interruption is told what it leaves behind."""
     from apgcn.experiments.executors import InProcess, Processes
     from apgcn.experiments.fill import fill
 
+    if not store.missing(plan):
+        return
     executor = InProcess() if workers == 1 else Processes(workers)
-    with watching(len(plan), lambda: len(store.missing(plan))) as watch:
-        fill(store, plan, device=device, executor=executor, command=command, watch=watch)
+    try:
+        with watching(len(plan), lambda: len(store.missing(plan)), label=label) as watch:
+            fill(store, plan, device=device, executor=executor, command=command, watch=watch)
+    except KeyboardInterrupt:
+        done = len(plan) - len(store.missing(plan))
+        say(f"{done} of {len(plan)} runs are kept; the same command goes on with the rest.")
+        raise
 
 
 def names(text: str | None) -> list[str] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -36,10 +37,13 @@ def report(
     exhibits = contents(place)
     if only is not None:
         known = [exhibit.name for exhibit in exhibits]
-        for name in names(only) or []:
+        wanted = names(only) or []
+        if not wanted:
+            raise InvalidInput(f"--only must name at least one of {', '.join(known)}.")
+        for name in wanted:
             if name not in known:
                 raise UnknownName("table or figure", name, known)
-        exhibits = [exhibit for exhibit in exhibits if exhibit.name in (names(only) or [])]
+        exhibits = [exhibit for exhibit in exhibits if exhibit.name in wanted]
     filled = [exhibit for exhibit in exhibits if exhibit.recorded]
     if html:
         write_page(html, place, exhibits, title=f"apgcn: {store.resolve().name}")
@@ -56,3 +60,8 @@ def report(
     else:
         for exhibit in filled:
             show.exhibit(exhibit)
+        for exhibit in exhibits:
+            if exhibit not in filled:
+                print(
+                    f"\n{exhibit.heading}\nnothing recorded: apgcn reproduce {exhibit.name} --store {quote(str(store))}"
+                )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -17,7 +18,7 @@ def reproduce(
     store: Annotated[Path, typer.Option(help="Folder of the records; started again, the command goes on there.")],
     models: Annotated[str | None, typer.Option(help="Names with commas between; default: all there are.")] = None,
     datasets: Annotated[str | None, typer.Option(help="Names with commas between; default: the paper's.")] = None,
-    runs: Annotated[int, typer.Option(help="How many of the protocol's 100 runs.")] = 100,
+    runs: Annotated[int, typer.Option(help="How many; the protocol has 100: 20 splits x 5 initialisations.")] = 100,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     workers: Annotated[int, typer.Option(help="How many processes train at once, with one thread each.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
@@ -32,7 +33,7 @@ def reproduce(
 
     check_options(runs=runs, device=device, workers=workers)
     asked = chosen(what, models=names(models), datasets=names(datasets), runs=runs)
-    place = Store(store)
+    place = Store.to_fill(store)
     command = typed("reproduce", what, models=models, datasets=datasets, runs=runs, device=device, workers=workers)
     for experiment, scope in asked:
         if experiment.measure:
@@ -45,4 +46,4 @@ def reproduce(
         return
     for exhibit in exhibits:
         show.exhibit(exhibit)
-    show.next_commands({f"report {store} --html report.html": "everything in the store, as a page"})
+    show.next_commands({f"report {quote(str(store))} --html report.html": "everything in the store, as a page"})

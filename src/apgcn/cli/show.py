@@ -15,6 +15,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from apgcn.texts import printable
+
 BAR = 40  # characters of the longest bar
 
 
@@ -151,21 +153,21 @@ def standing(now: Any) -> None:
         console.print("no runs were planned here, only graphs counted or epochs timed.")
         return
     table = Table(box=None, pad_edge=False)
-    for heading in ("graph", "model", "for", "other settings than default"):
+    for heading in ("graph", "model", "for", "other settings than the paper's"):
         table.add_column(heading, overflow="fold")
     for heading in ("labels", "done", "planned", "left, one worker"):
         table.add_column(heading, justify="right")
     for part in now.parts:
         condition = part.condition
-        words = (condition.dataset, condition.model, condition.purpose, settings_text(condition.chosen))
+        words = (condition.dataset, condition.model, condition.purpose, settings_text(condition.changes))
         numbers = (condition.per_class, part.done, part.planned, _time_left(part))
-        table.add_row(*map(escape, words), *map(str, numbers))
+        table.add_row(*(escape(printable(word)) for word in words), *map(str, numbers))
     console.print(table)
     left = now.planned - now.done
     if not left:
         console.print(f"\nall {now.planned} runs that were planned are done.")
         return
-    console.print(f"\n{now.done} of {now.planned} runs are done, {left} are left.")
+    console.print(f"\n{now.done} of {now.planned} runs are done, {left} {'is' if left == 1 else 'are'} left.")
     workers = max(1, now.in_training)
     if now.in_training:
         packs = "1 pack is" if now.in_training == 1 else f"{now.in_training} packs are"

@@ -26,6 +26,11 @@ def status(
     parts = [
         {
             "condition": part.condition.text,
+            "dataset": part.condition.dataset,
+            "model": part.condition.model,
+            "purpose": part.condition.purpose,
+            "per_class": part.condition.per_class,
+            "settings": dict(part.condition.settings),
             "planned": part.planned,
             "done": part.done,
             "seconds_left": part.seconds_left,

@@ -25,8 +25,8 @@ def train(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Another setting, as often as wanted: hidden, dropout, edge_dropout, epsilon, halting_every, "
-            "seed_dropout, update_dropout, learning_rate, l2, patience, max_epochs, watch.",
+            help="A setting, as often as wanted: penalty, max_steps, hidden, dropout, edge_dropout, epsilon, "
+            "halting_every, seed_dropout, update_dropout, learning_rate, l2, patience, max_epochs, watch.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Number of the first initialisation.")] = 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -34,7 +35,6 @@ def tune(
     from apgcn.checks import check_whole
     from apgcn.datasets import describe
     from apgcn.experiments.store import Store
-    from apgcn.experiments.trials import changes
     from apgcn.experiments.trials import content as trials_so_far
     from apgcn.experiments.tuning import tune as search
     from apgcn.models.catalogue import settings_of
@@ -44,7 +44,7 @@ def tune(
     check_options(runs=runs, device=device, workers=workers)
     check_whole("trials", trials, most=MOST_TRIALS)
     check_whole("seed", seed, least=0)
-    place = Store(store)
+    place = Store.to_fill(store)
     command = typed("tune", dataset, model=model, trials=trials, runs=runs, seed=seed, device=device, workers=workers)
     found = search(
         place,
@@ -53,7 +53,9 @@ def tune(
         trials=trials,
         runs=runs,
         seed=seed,
-        run=lambda plan: fill_and_show(place, plan, device=device, workers=workers, command=command),
+        run=lambda plan, trial: fill_and_show(
+            place, plan, device=device, workers=workers, command=command, label=f"trial {trial} of {trials}"
+        ),
     )
     if as_json:
         shown = [
@@ -72,10 +74,10 @@ def tune(
         print(json.dumps({"dataset": dataset, "model": model, "trials": shown}))
         return
     show.exhibit(trials_so_far(place, dataset=dataset, model=model))
-    best = "".join(f" --set {name}={value}" for name, value in changes(found[0].condition).items())
+    best = "".join(f" --set {name}={value}" for name, value in found[0].condition.changes.items())
     show.next_commands(
         {
             f"train {dataset}{best} --runs 20": "the best settings, judged on the test seeds: once",
-            f"report {store} --html report.html": "all trials, as a page",
+            f"report {quote(str(store))} --html report.html": "all trials, as a page",
         }
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from rich.console import Console
@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 
 @contextmanager
-def watching(planned: int, missing: Callable[[], int]) -> Iterator[Watching]:
+def watching(planned: int, missing: Callable[[], int], *, label: str = "") -> Iterator[Watching]:
     """Look on while so many runs are trained; `missing` says how many are left at any time, whoever trains them."""
     console = Console(stderr=True)
     columns = (
@@ -25,13 +25,14 @@ def watching(planned: int, missing: Callable[[], int]) -> Iterator[Watching]:
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None, planned=planned, done=planned - missing())
-        yield Watching(bar, task, planned=planned, missing=missing)
+        yield Watching(bar, task, planned=planned, missing=missing, label=label)
 
 
 class Watching:
     """Turns what `fill` says into a bar. The work of a pack is guessed from the size of its graph."""
 
-    def __init__(self, bar: Progress, task: TaskID, *, planned: int, missing: Callable[[], int]):
+    def __init__(self, bar: Progress, task: TaskID, *, planned: int, missing: Callable[[], int], label: str):
+        self.label = f"{label}, " if label else ""
         self.bar, self.task, self.runs, self.missing = bar, task, planned, missing
         self.done = planned - missing()
         self.work: dict[str, float] = {}
@@ -42,7 +43,9 @@ class Watching:
 
         for pack in packs:
             self.work[pack.key] = len(pack.runs) * size(pack.condition.dataset)
-        self._show("waiting for the first pack")
+        self._show("starting")
+        if self.bar.disable:
+            say(f"{self.label}{self.done}/{self.runs} runs: packs to train: {len(packs)}")
 
     def progress(self, pack: Any, share: float) -> None:
         self.shares[pack.key] = share
@@ -53,7 +56,7 @@ class Watching:
         self.done = self.runs - self.missing()
         self._show(_about(pack))
         if self.bar.disable:
-            print(f"{self.done}/{self.runs} runs: {_about(pack)}", file=sys.stderr, flush=True)
+            say(f"{self.label}{self.done}/{self.runs} runs: {_about(pack)}")
 
     def waiting(self) -> None:
         self.done = self.runs - self.missing()
@@ -62,9 +65,21 @@ class Watching:
     def _show(self, text: str) -> None:
         done = sum(self.work[key] * share for key, share in self.shares.items())
         self.bar.update(
-            self.task, description=escape(text), total=sum(self.work.values()), completed=done, done=self.done
+            self.task,
+            description=escape(self.label + text),
+            total=sum(self.work.values()),
+            completed=done,
+            done=self.done,
         )
 
 
+def say(line: str) -> None:
+    """Print a line for whoever reads standard error; that nobody does is no reason to end."""
+    if sys.stderr:
+        with suppress(OSError):
+            print(line, file=sys.stderr, flush=True)
+
+
 def _about(pack: Any) -> str:
-    return pack.condition.text
+    condition = pack.condition
+    return f"{condition.dataset} {condition.model}, pack of {len(pack.runs)}"

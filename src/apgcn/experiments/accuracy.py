@@ -17,7 +17,7 @@ from apgcn.experiments.words import number, plus_minus, verdict
 from apgcn.models.catalogue import MODELS
 from apgcn.ranks import aligned_friedman
 
-NOTES = (
+INTERVALS = (
     "Test accuracy in percent. ± is the paper's interval: 95 %, percentile bootstrap of the mean over runs as if they "
     "were independent, 1000 resamples, the larger side. “By split” resamples whole splits, because runs on one split "
     "share its luck; it is the honest one for another draw of the data.",
@@ -25,8 +25,9 @@ NOTES = (
     "splits.",
     "Stars, at the best model of a graph: it differs from the second best by an aligned Friedman test over paired "
     "runs, * below 0.05, ** below 0.01.",
-    "“Copied” marks numbers that the paper took from Gasteiger et al. (PPNP, 2019) and did not run.",
 )
+COPIED = "“Copied” marks numbers that the paper took from Gasteiger et al. (PPNP, 2019) and did not run."
+FEW = "Intervals over fewer than 20 runs are too narrow: there is too little to resample."
 
 COLUMNS = (
     GRAPH,
@@ -64,7 +65,10 @@ def content(store: Store, scope: Scope, *, name: str, title: str) -> Exhibit:
                 continue
             rows.append(_row(dataset, model, Mean.of(found[model]), stars.get(model, "")))
             shown += found[model]
-    return Exhibit(name, title, Table(COLUMNS, tuple(rows)), notes=NOTES, records=tuple(shown))
+    notes = [*INTERVALS]
+    notes += [COPIED] if any(_mark(row) for row in rows) else []
+    notes += [FEW] if any(1 < row["runs"] < 20 for row in rows) else []
+    return Exhibit(name, title, Table(COLUMNS, tuple(rows)), notes=tuple(notes), records=tuple(shown))
 
 
 def _records(store: Store, scope: Scope, dataset: str, model: str) -> list[Record]:

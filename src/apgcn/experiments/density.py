@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from apgcn.errors import BrokenFile
 from apgcn.experiments.exhibit import Series
 from apgcn.experiments.record import Record
 from apgcn.experiments.store import Store
@@ -24,10 +25,16 @@ def histogram(records: Sequence[Record], *, name: str = "counted") -> Series:
 
 
 def smoothed(store: Store, records: Sequence[Record], *, name: str) -> Series:
-    """The density of every node's K averaged over runs: the paper's picture."""
+    """The density of every node's K averaged over runs: the paper's picture.
+
+    Where the archive of the steps is damaged it has no points, and its name says so.
+    """
     longest = max(len(record.steps_histogram) for record in records)
     grid = np.linspace(0, longest + 1, POINTS)
-    density = kernel_density(store.mean_steps(records), grid)
+    try:
+        density = kernel_density(store.mean_steps(records), grid)
+    except BrokenFile:
+        return Series(f"{name} (steps are missing)", (), ())
     return Series(name, tuple(grid.round(4).tolist()), tuple(density.round(6).tolist()))
 
 

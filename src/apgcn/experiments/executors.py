@@ -175,7 +175,7 @@ def _serve(function: Callable[[Any, Report], Any], pipe: Connection) -> None:
             return
         try:
             outcome = "outcome", function(item, _from_time_to_time(lambda share: pipe.send(("share", share))))
-        except ApgcnError as error:
+        except (ApgcnError, OSError) as error:
             outcome = "mistake", str(error)
         except Exception:
             outcome = "failure", traceback.format_exc()

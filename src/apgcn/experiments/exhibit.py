@@ -8,6 +8,7 @@ from string import ascii_lowercase
 from typing import Any, Literal
 
 from apgcn.experiments.record import Record
+from apgcn.texts import printable
 
 Row = Mapping[str, Any]
 
@@ -38,7 +39,7 @@ class Table:
     @property
     def cells(self) -> list[list[str]]:
         """What a reader sees, row by row."""
-        return [[column.text(row) for column in self.columns] for row in self.rows]
+        return [[printable(column.text(row)) for column in self.columns] for row in self.rows]
 
     def divided(self) -> tuple[Table, Table]:
         """The rows that show something of ours, and those that have the paper's number alone: none of their runs."""

@@ -11,7 +11,7 @@ from typing import Protocol
 from apgcn.devices import resolve
 from apgcn.experiments.executors import Executor, InProcess
 from apgcn.experiments.graphs import cleaned
-from apgcn.experiments.keys import Condition, RunKey
+from apgcn.experiments.keys import Condition, RunKey, by_condition
 from apgcn.experiments.pack import PlannedPack
 from apgcn.experiments.packing import packs_for, replaced
 from apgcn.experiments.store import Claim, Store
@@ -77,8 +77,11 @@ def fill(
     kind = resolve(device).type
     most = lru_cache(maxsize=None)(partial(_most, device=device, workers=executor.at_once))
     held: dict[str, Claim] = {}
+    for condition in by_condition(store.missing(plan)):
+        most(condition)  # what is wrong with a graph or too large for the machine is said before anything is written
     try:
-        while packs := packs_for(store, plan, device=kind, most=most):
+        while store.missing(plan):
+            packs = packs_for(store, plan, device=kind, most=most)
             watch.planned(packs)
             work = partial(train_planned, device=device, command=command)
             worked = False

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
 from apgcn.checks import check_whole
+from apgcn.datasets.catalogue import CATALOGUE
 from apgcn.models.catalogue import MODELS
 from apgcn.splits import TEST_SEEDS, VALIDATION_SEEDS
 from apgcn.training.paper import divide_settings, paper_settings
@@ -68,6 +69,14 @@ class Condition:
     def chosen(self) -> dict[str, Scalar]:
         """The settings that are not a default of the model or its training."""
         usual = defaults(self.model)
+        return {name: value for name, value in self.settings if usual.get(name, _NOTHING) != value}
+
+    @property
+    def changes(self) -> dict[str, Scalar]:
+        """The settings that are not the paper's for this graph; all of them where graph or model are unknown."""
+        if self.model not in MODELS or self.dataset not in CATALOGUE:
+            return dict(self.settings)
+        usual = dict(Condition.of_paper(self.dataset, self.model).settings)
         return {name: value for name, value in self.settings if usual.get(name, _NOTHING) != value}
 
     @property

@@ -55,6 +55,7 @@ class Log(Generic[E]):
     def _forget(self) -> None:
         self._entries: dict[str, E] = {}
         self._bytes = self._lines = 0  # that are whole, and known
+        self._last = b""  # of those lines
 
     def entries(self) -> dict[str, E]:
         """The entries by key, in the order they came.
@@ -67,8 +68,8 @@ class Log(Generic[E]):
         self._refresh()
         return self._entries
 
-    def append(self, entries: Iterable[E]) -> None:
-        """Add those whose key is not there yet."""
+    def append(self, entries: Iterable[E], *, sync_each: bool = True) -> None:
+        """Add those whose key is not there yet; each is safe before the next is written, or all of them at the end."""
         with locked(self.path), _opened(self.path) as file:
             self._refresh()
             if file.tell() > self._bytes:
@@ -77,17 +78,19 @@ class Log(Generic[E]):
                 if entry.key not in self._entries:
                     text = json.dumps(entry.line, allow_nan=False, ensure_ascii=False).encode() + b"\n"
                     file.write(text)
-                    file.flush()
-                    os.fsync(file.fileno())
-                    self._take(entry, len(text))
+                    self._take(entry, text)
+                    if sync_each:
+                        _sync(file)
+            _sync(file)
 
     def _refresh(self) -> None:
         """Take in what was appended since the last look, here or by others."""
         try:
-            if self.path.stat().st_size < self._bytes:  # another, shorter file lies there now
-                self._forget()
             with self.path.open("rb") as file:
-                file.seek(self._bytes)
+                file.seek(self._bytes - len(self._last))
+                if file.read(len(self._last)) != self._last:  # another file lies there now
+                    self._forget()
+                    file.seek(0)
                 *whole, unfinished = file.read().split(b"\n")
         except FileNotFoundError:
             return self._forget()
@@ -95,7 +98,7 @@ class Log(Generic[E]):
             line = _parsed(text)
             if line is None and place == len(whole) - 1 and not unfinished:
                 return  # torn, but the last
-            self._take(self._entry(text, line), len(text) + 1)
+            self._take(self._entry(text, line), text + b"\n")
 
     def _entry(self, text: bytes, line: Line | None) -> E:
         here = f"line {self._lines + 1} of {self.path}"
@@ -109,10 +112,16 @@ class Log(Generic[E]):
         except InvalidInput as error:
             raise BrokenFile(f"{here} is not as it was written: {error}") from error
 
-    def _take(self, entry: E, size: int) -> None:
+    def _take(self, entry: E, text: bytes) -> None:
         self._entries.setdefault(entry.key, entry)
-        self._bytes += size
+        self._bytes += len(text)
         self._lines += 1
+        self._last = text
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -134,10 +143,14 @@ def locked(path: Path) -> FileLock:
     return FileLock(folder / f"{path.name}.lock")
 
 
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
 def _parsed(text: bytes) -> Line | None:
     """The object that a line holds, or None."""
     try:
-        line = json.loads(text)
+        line = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):  # not UTF-8, not JSON, or nested beyond all reason
         return None
     return line if isinstance(line, dict) and isinstance(line.get("key"), str) else None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, TypeGuard, get_args
 
 from apgcn.errors import InvalidInput
-from apgcn.experiments.keys import Condition, RunKey
+from apgcn.experiments.keys import Condition, Purpose, RunKey
+from apgcn.experiments.record import is_count, is_settings, is_text
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,33 @@ class PlannedPack:
     @classmethod
     def of_line(cls, line: Mapping[str, Any]) -> PlannedPack:
         """As it was read."""
-        try:
-            condition = Condition.of(**line["condition"])
-            return cls(condition, tuple((int(split), int(number)) for split, number in line["runs"]), line["device"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(f"a pack must have condition, runs and device ({type(error).__name__}).") from error
+        condition, runs = line.get("condition"), line.get("runs")
+        if not _is_condition(condition) or not _are_runs(runs) or line.get("device") not in ("cpu", "cuda"):
+            raise InvalidInput("a pack must have a condition, runs and a device.")
+        pack = cls(Condition.of(**condition), tuple((split, number) for split, number in runs), line["device"])
+        if pack.key != line["key"]:
+            raise InvalidInput(f"key must be that of the other fields, {pack.key!r}, got {line['key']!r}.")
+        return pack
+
+
+def _is_condition(value: Any) -> TypeGuard[dict[str, Any]]:
+    return (
+        isinstance(value, dict)
+        and value.keys() == {field.name for field in fields(Condition)}
+        and all(is_text(value[name]) for name in ("dataset", "model"))
+        and is_settings(value["settings"])
+        and is_count(value["per_class"])
+        and value["purpose"] in get_args(Purpose)
+    )
+
+
+def _are_runs(value: Any) -> TypeGuard[list[list[int]]]:
+    """Whether it is a list of pairs of split and initialisation."""
+    return (
+        isinstance(value, list)
+        and len(value) > 0
+        and all(isinstance(pair, list) and len(pair) == 2 and all(map(is_count, pair)) for pair in value)
+    )
 
 
 _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Sequence
 
 from apgcn.experiments.keys import Condition, RunKey, by_condition
 from apgcn.experiments.pack import PlannedPack
 from apgcn.experiments.store import Store
 from apgcn.training.packs import evenly
 
+MOMENT = 0.05  # seconds
+
 
 def packs_for(
-    store: Store, keys: Iterable[RunKey], *, device: str, most: Callable[[Condition], int]
+    store: Store, keys: Sequence[RunKey], *, device: str, most: Callable[[Condition], int]
 ) -> list[PlannedPack]:
     """The packs that hold all keys without a record, every new one written into the store's plan.
 
@@ -32,11 +35,12 @@ def packs_for(
                 packs.append(pack)
                 for key in wanted:
                     del todo[key]
-        new = [
-            PlannedPack.of(part, device)
-            for condition, members in by_condition(todo.values()).items()
-            for part in evenly(members, most=most(condition))
-        ]
+        new = []
+        for condition, members in by_condition(keys).items():
+            if any(key.text in todo for key in members):
+                for part in evenly(members, most=most(condition)):  # of all runs, so that what is done has no say in it
+                    left = [key for key in part if key.text in todo]
+                    new += [PlannedPack.of(left, device)] if left else []
         store.plan(new)
     return [*reversed(packs), *new]
 
@@ -44,8 +48,11 @@ def packs_for(
 def _stands(store: Store, pack: PlannedPack, *, device: str, most: Callable[[Condition], int]) -> bool:
     """Whether a planned pack is to be trained as it is."""
     claim = store.claim(pack)
+    if claim is None:  # somebody is training it, or has only looked whether somebody is
+        time.sleep(MOMENT)
+        claim = store.claim(pack)
     if claim is None:
-        return True  # somebody is training it
+        return True
     claim.give_back()
     begun = len(store.missing(pack.keys)) < len(pack.keys)
     return begun or (pack.device == device and len(pack.keys) <= most(pack.condition))

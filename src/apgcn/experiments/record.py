@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, get_args
@@ -137,17 +137,47 @@ def _value(name: str, kind: str, line: Mapping[str, Any]) -> Any:
     value = line[name]
     if value is None and kind.endswith("| None"):
         return None
-    allowed, needed = _KINDS[kind.removesuffix(" | None")]
-    if not isinstance(value, allowed) or isinstance(value, bool):
-        raise InvalidInput(f"{name} must be {needed}, got {value!r}.")
+    fits, needed = _KINDS["share" if name.endswith("_accuracy") else kind.removesuffix(" | None")]
+    if not fits(value):
+        raise InvalidInput(f"{name} must be {needed}, got {_short(value)}.")
     return tuple(value) if isinstance(value, list) else value
 
 
-_KINDS: dict[str, tuple[Any, str]] = {
-    "str": (str, "text"),
-    "int": (int, "a whole number"),
-    "float": ((int, float), "a number"),
-    "tuple[int, ...]": (list, "a list"),
-    "Mapping[str, Any]": (dict, "an object"),
-    "Mapping[str, str]": (dict, "an object"),
+def _short(value: Any) -> str:
+    text = ascii(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def is_text(value: Any) -> bool:
+    """Whether it is a text that can be written down: JSON lets half a character pass."""
+    return isinstance(value, str) and value.encode(errors="replace").decode() == value
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number from 0 to what a file of records can hold."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MOST
+
+
+def is_settings(value: Any) -> bool:
+    """Whether it holds scalars by name."""
+    return isinstance(value, dict) and all(is_text(one) or is_number(one) for one in value.values())
+
+
+MOST = 2**53
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "str": (is_text, "text"),
+    "int": (is_count, "a whole number >= 0"),
+    "float": (lambda value: is_number(value) and value >= 0, "a number >= 0"),
+    "share": (lambda value: is_number(value) and 0 <= value <= 1, "between 0 and 1"),
+    "tuple[int, ...]": (
+        lambda value: isinstance(value, list) and all(map(is_count, value)) and any(value),
+        "a list of counts that are not all 0",
+    ),
+    "Mapping[str, Any]": (is_settings, "an object of texts and numbers"),
+    "Mapping[str, str]": (lambda value: is_settings(value) and all(map(is_text, value.values())), "an object of texts"),
 }

@@ -49,11 +49,28 @@ class Store:
     @classmethod
     def existing(cls, folder: Path | str) -> Store:
         """A store that something was written to."""
-        if not any((Path(folder) / name).exists() for name in FILES):
-            raise InvalidInput(
-                f"{folder} must be a folder with records, but has none; fill it with apgcn reproduce --store {folder}."
-            )
+        path = Path(folder)
+        if not path.is_dir():
+            what = "a file" if path.exists() else "not there"
+            raise InvalidInput(f"a store must be a folder, but {folder} is {what}.")
+        if not _is_store(path):
+            below = [str(inner) for inner in sorted(path.iterdir()) if inner.is_dir() and _is_store(inner)]
+            hint = f"try {' or '.join(below)}" if below else "apgcn reproduce WHAT --store FOLDER fills one"
+            raise InvalidInput(f"{folder} must be a store, but has no records; {hint}.")
         return cls(folder)
+
+    @classmethod
+    def to_fill(cls, folder: Path | str) -> Store:
+        """A store that is there, or a new one in a place where nothing else is."""
+        path = Path(folder)
+        if path.is_dir() and not _is_store(path) and any(inner.name != "locks" for inner in path.iterdir()):
+            raise InvalidInput(f"a store must be a new or empty folder or a store, but {folder} has other files in it.")
+        return cls(folder)
+
+    @property
+    def files(self) -> set[Path]:
+        """All files that the store consists of, by their full names."""
+        return {path.resolve() for path in (*(self.folder / name for name in FILES), *self.folder.glob("steps/*.npz"))}
 
     @property
     def records(self) -> dict[str, Record]:
@@ -128,7 +145,10 @@ class Store:
         for record in records:
             by_file.setdefault(record.steps_file, []).append(record.steps_row)
         for name, rows in by_file.items():
-            total = total + self._steps(name, rows=rows).sum(axis=0, dtype=np.float64)
+            steps = self._steps(name, rows=rows)
+            if count and steps.shape[1] != len(total):
+                raise BrokenFile(f"{name} must have the steps of {len(total)} nodes, got {steps.shape[1]}; restore it.")
+            total = total + steps.sum(axis=0, dtype=np.float64)
             count += len(rows)
         return total / count
 
@@ -152,7 +172,7 @@ class Store:
 
     def plan(self, packs: Iterable[PlannedPack]) -> None:
         """Write down which runs will train together."""
-        self._plan.append(packs)
+        self._plan.append(packs, sync_each=False)
 
     def planning(self) -> FileLock:
         """While this is held nobody else plans."""
@@ -173,11 +193,12 @@ class Store:
         found = []
         for pack in self.planned:
             if (self.folder / "locks" / f"{pack.key}.lock").exists():
-                claim = self.claim(pack)
-                if claim:
-                    claim.give_back()
-                else:
-                    found.append(pack)
+                with suppress(OSError):  # a store that may only be read
+                    claim = self.claim(pack)
+                    if claim:
+                        claim.give_back()
+                    else:
+                        found.append(pack)
         return found
 
 
@@ -192,6 +213,10 @@ class Claim:
         if done:  # who makes this file anew finds nothing missing
             Path(self._lock.lock_file).unlink(missing_ok=True)
         self._lock.release()
+
+
+def _is_store(folder: Path) -> bool:
+    return any((folder / name).exists() for name in FILES)
 
 
 def _place(record: Record) -> int:

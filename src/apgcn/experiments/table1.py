@@ -76,7 +76,7 @@ def content(store: Store, scope: Scope) -> Exhibit:
 def _row(graph: GraphRecord) -> Row:
     paper = TABLE1.get(graph.key)
     row: dict[str, Any] = {"dataset": graph.key, **{name: getattr(graph, name) for name in COUNTS}}
-    row["degree"] = 2 * graph.edges / graph.nodes
+    row["degree"] = 2 * graph.edges / max(1, graph.nodes)
     for name in (*COUNTS, "degree"):
         row[f"paper_{name}"] = getattr(paper, name) if paper else None
     differing = [name for name in COUNTS if row[name] != row[f"paper_{name}"]]

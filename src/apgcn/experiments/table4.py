@@ -13,7 +13,7 @@ from apgcn.experiments.store import Store
 from apgcn.experiments.words import NOTHING, number, plus_minus
 from apgcn.statistics import split_half_width
 
-TITLE = "the best penalty, the steps it leads to, and what the choice matters"
+TITLE = "the best penalty, the steps it leads to, and what a wrong choice costs"
 
 NOTES = (
     "The best penalty is the one with the highest mean accuracy on validation nodes; test nodes have no say in it. "

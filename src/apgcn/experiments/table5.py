@@ -16,6 +16,7 @@ NOTES = (
     "An epoch is a training step and an evaluation of one run alone (a pack of one), one thread on a CPU; medians over "
     f"{TIMED} epochs after {WARM_UP} that do not count, and their quartiles.",
     "A median does not see that AP-GCN's halting unit learns on every fifth epoch only, which makes that one longer.",
+    "Timed once per hardware and store: remove timings.log to time again, on a machine that does nothing else.",
     "The paper does not name its GPU: compare models within one column, not our column with the paper's.",
 )
 

@@ -41,6 +41,9 @@ class Trial(NamedTuple):
         return self.mean.validation_accuracy or 0.0
 
 
+Runner = Callable[[list[RunKey], int], None]
+
+
 def tune(
     store: Store,
     dataset: str,
@@ -48,7 +51,7 @@ def tune(
     *,
     trials: int,
     runs: int,
-    run: Callable[[list[RunKey]], None],
+    run: Runner,
     seed: int = 0,
 ) -> list[Trial]:
     """Try the paper's settings, then what optuna's TPE sampler proposes; the best comes first.
@@ -63,7 +66,7 @@ def tune(
     runs : int
         How many runs on validation splits judge a trial.
     run : function
-        Makes sure that the store has the records of some keys; see `fill`.
+        Makes sure that the store has the records of the keys of a trial, and is told its number; see `fill`.
     """
     names = [name for name in SPACE if name in defaults(model)]
     study = _study(seed)
@@ -78,8 +81,8 @@ def tune(
     return sorted(done, key=lambda trial: -trial.score)
 
 
-def _tried(store: Store, run: Callable[[list[RunKey]], None], condition: Condition, runs: int, *, number: int) -> Trial:
-    run(condition.first_runs(runs))
+def _tried(store: Store, run: Runner, condition: Condition, runs: int, *, number: int) -> Trial:
+    run(condition.first_runs(runs), number)
     return Trial(number, condition, Mean.of(store.of(condition, runs)))
 
 

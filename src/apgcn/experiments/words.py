@@ -43,8 +43,8 @@ def number(value: float | None, digits: int = 2, *, sign: bool = False) -> str:
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
-    """Settings in one line."""
-    return ", ".join(f"{name}={value}" for name, value in settings.items()) or "all defaults"
+    """Settings in one line; nothing where there are none."""
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
 def verdict(ours: float | None, interval: float | None, paper: float | None, paper_interval: float | None) -> str:

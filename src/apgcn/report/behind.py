@@ -52,7 +52,7 @@ def _row(condition: Condition, records: list[Record]) -> Row:
         "epochs": mean.epochs,
         "seconds": mean.seconds / max(1, mean.runs),
         "diverged": mean.diverged,
-        "settings": settings_text(condition.chosen) if condition.chosen else "none",
+        "settings": settings_text(condition.chosen) or "none",
         "hardware": _all(f"{record.hardware} ({record.device})" for record in records),
         "versions": _all(
             ", ".join(f"{name} {version}" for name, version in record.versions.items()) for record in records

@@ -24,7 +24,7 @@ def drawn(panel: Panel) -> dict[str, Any]:
         template="none",
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
-        margin={"l": 60, "r": 10, "t": 10, "b": 50},
+        margin={"l": 60, "r": 10, "t": 10, "b": 60},
         height=300,
         bargap=0.15,
         hovermode="x unified" if panel.log_x else "closest",
@@ -59,7 +59,12 @@ def _has_bars(panel: Panel) -> bool:
 
 
 def _trace(go: Any, series: Series, colour: str, *, several: bool) -> Any:
-    common = {"name": escape(series.name), "x": list(series.x), "y": list(series.y)}
+    common = {
+        "name": escape(series.name),
+        "x": list(series.x),
+        "y": list(series.y),
+        "hovertemplate": "%{x:.3~g}: %{y:.4~g}",
+    }
     if series.kind == "bars":
         return go.Bar(**common, marker={"color": colour, "opacity": 0.55})
     few = len(series.x) < 20

@@ -46,7 +46,8 @@ def _table(exhibit: Exhibit) -> str:
 
 
 def _row(cells: Iterable[str]) -> str:
-    return rf"{' & '.join(map(escaped, cells))} \\"
+    row = " & ".join(map(escaped, cells))
+    return rf"{'{}' if row[:1] in ('[', '*') else ''}{row} \\"  # after \\ a bracket or star would be an argument
 
 
 def escaped(text: str) -> str:

@@ -35,6 +35,6 @@ def _line(cells: Iterable[str]) -> str:
 
 def _plain(text: str) -> str:
     """Text that Markdown takes for text, on one line."""
-    for mark in "\\|*_`<[":
+    for mark in "\\|*_`<[~$&":
         text = text.replace(mark, f"\\{mark}")
     return " ".join(text.split())

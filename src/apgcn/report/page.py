@@ -43,8 +43,15 @@ def page(store: Store, exhibits: Sequence[Exhibit], *, title: str) -> str:
 
 def write_page(path: Path, store: Store, exhibits: Sequence[Exhibit], *, title: str) -> None:
     """Write the page whole or not at all; a page that is there is replaced."""
+    path = path.resolve()
+    if not path.parent.is_dir():
+        raise InvalidInput(f"--html must name a file in a folder that exists, but {path.parent} does not.")
     if path.is_dir():
         raise InvalidInput(f"--html must name a file, but {path} is a folder; try {path / 'report.html'}.")
+    if path.exists() and not path.is_file():
+        raise InvalidInput(f"--html must name a file, but {path} is none; name another one.")
+    if path in store.files:
+        raise InvalidInput(f"--html must not name a file of the store, but {path} is one; name another one.")
     text = page(store, exhibits, title=title)
     write_whole(path, lambda file: file.write(text.encode()))
 

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterable
 
 from apgcn.experiments.exhibit import Exhibit
+from apgcn.texts import printable
 
 
 def spreadsheet(exhibits: Iterable[Exhibit]) -> str:
@@ -21,5 +22,8 @@ def spreadsheet(exhibits: Iterable[Exhibit]) -> str:
 
 
 def _harmless(value: object) -> object:
-    """A text that a spreadsheet would take for a formula is marked as text."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
+    """A text on one line; one that a spreadsheet would take for a formula is marked as text."""
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.lstrip()[:1] in ("=", "+", "-", "@") else text
