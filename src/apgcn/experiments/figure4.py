@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from apgcn.experiments import density, sweep
 from apgcn.experiments.columns import ACCURACY, GRAPH, MODEL, RUNS, STEPS
+from apgcn.experiments.comparable import comparable
 from apgcn.experiments.exhibit import Column, Exhibit, Panel, Row, Series, Table
 from apgcn.experiments.keys import Condition, RunKey
 from apgcn.experiments.mean import Mean
@@ -16,7 +17,8 @@ from apgcn.models.catalogue import MODELS
 LABELS = (5, 10, 20, 40, 60)  # the paper shows a curve and names no values
 
 NOTES = (
-    "Training nodes a class; all else as in the paper. The paper draws this figure without naming its values.",
+    "Training nodes a class; all else as in the paper. The paper draws this figure without naming its values. All "
+    "means of a model are over the same runs.",
     "Densities are of each node's K averaged over runs, smoothed by a kernel of 0.15 steps or more.",
 )
 
@@ -53,9 +55,8 @@ def content(store: Store, scope: Scope) -> Exhibit:
         for model in scope.models:
             if model not in MODELS:
                 continue
-            wanted = {labels: Condition.of_paper(dataset, model, per_class=labels) for labels in LABELS}
-            found = {labels: store.of(condition, scope.runs) for labels, condition in wanted.items()}
-            found = {labels: records for labels, records in found.items() if records}
+            conditions = {labels: Condition.of_paper(dataset, model, per_class=labels) for labels in LABELS}
+            found = comparable({labels: store.of(one, scope.runs) for labels, one in conditions.items()})
             if len(found) < 2:
                 continue
             means = {labels: Mean.of(records) for labels, records in found.items()}

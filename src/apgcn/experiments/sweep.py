@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from apgcn.experiments.comparable import comparable
 from apgcn.experiments.keys import Condition, RunKey, defaults
 from apgcn.experiments.mean import Mean
 from apgcn.experiments.record import Record
@@ -28,33 +29,12 @@ def plan(scope: Scope) -> list[RunKey]:
 
 
 def swept(store: Store, scope: Scope, dataset: str, model: str) -> dict[float, list[Record]]:
-    """The records by penalty, of the runs that all of them have, so that all means are over the same runs.
-
-    A penalty that has none of the runs of those with more, because its training is not done, is left out.
-    """
-    found = {
-        penalty: {_run(record): record for record in store.of(_at(dataset, model, penalty), scope.runs)}
-        for penalty in PENALTIES
-    }
-    shared: set[tuple[int, int]] = set()
-    compared: list[float] = []
-    for penalty in sorted(found, key=lambda penalty: -len(found[penalty])):
-        common = shared & found[penalty].keys() if compared else set(found[penalty])
-        if common:
-            shared, compared = common, [*compared, penalty]
-    return {
-        penalty: [record for run, record in found[penalty].items() if run in shared]
-        for penalty in PENALTIES
-        if penalty in compared
-    }
+    """The records by penalty, all of the same runs."""
+    return comparable({penalty: store.of(_at(dataset, model, penalty), scope.runs) for penalty in PENALTIES})
 
 
 def _at(dataset: str, model: str, penalty: float) -> Condition:
     return Condition.of_paper(dataset, model, penalty=penalty)
-
-
-def _run(record: Record) -> tuple[int, int]:
-    return record.split, record.initialisation
 
 
 def best(means: dict[float, Mean]) -> float:
