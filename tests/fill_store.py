@@ -1,6 +1,7 @@
 """A small plan, filled by a process of its own: python tests/fill_store.py STORE WORKERS COMMAND."""
 
 import sys
+import time
 
 from apgcn.experiments.executors import InProcess, Processes
 from apgcn.experiments.fill import fill
@@ -13,6 +14,11 @@ from apgcn.training import packs
 def small_plan(runs: int = 60) -> list[RunKey]:
     """Trainings of a few epochs."""
     return Condition.of_paper("cora", "apgcn", hidden=8, max_epochs=6).first_runs(runs)
+
+
+def sleeping(item, report):
+    """Work that does not end."""
+    time.sleep(600)
 
 
 if __name__ == "__main__":

@@ -381,6 +381,17 @@ def test_standing_says_what_is_left_and_how_long_it_takes(store):
     claim.give_back()
 
 
+def test_the_time_left_is_guessed_from_the_device_that_is_planned(store):
+    from apgcn.experiments.packing import packs_for
+
+    condition = Condition.of_paper("cora_ml", "apgcn")
+    keep(store, condition, [0.8, 0.8], device="cuda", seconds=1.0)
+    packs_for(store, condition.first_runs(4), device="cpu", most=lambda condition: 5)
+    assert standing(store).seconds_left is None  # what a GPU took says nothing of a CPU
+    packs_for(store, condition.first_runs(4), device="cuda", most=lambda condition: 5)
+    assert standing(store).seconds_left == pytest.approx(2)
+
+
 def test_a_graph_never_trained_is_guessed_from_others_by_its_size(store):
     from apgcn.experiments.packing import packs_for
 

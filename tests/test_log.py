@@ -125,18 +125,20 @@ def test_every_line_is_synced_before_the_next_is_written(path, monkeypatch):
     assert sizes[1:4] == ends  # the first is the folder's, which has a new name in it
 
 
-def write_many(path, name):
+def write_many(path, name, together):
     mine = log(path)
-    for number in range(60):
+    together.wait()
+    for number in range(100):
         mine.append([Note(f"shared {number}", name), Note(f"{name} {number}", "x" * 3000)])
 
 
 def test_several_processes_can_write_at_once(path):
     context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=write_many, args=(path, name)) for name in "abc"]
+    together = context.Barrier(3)
+    writers = [context.Process(target=write_many, args=(path, name, together)) for name in "abc"]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join(60)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert len(lines) == len({line["key"] for line in lines}) == 60 + 3 * 60
+    assert len(lines) == len({line["key"] for line in lines}) == 100 + 3 * 100

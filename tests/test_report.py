@@ -21,7 +21,7 @@ from apgcn.report.contents import contents
 from apgcn.report.drawing import drawn
 from apgcn.report.latex import latex
 from apgcn.report.markdown import markdown
-from apgcn.report.page import page, write_page
+from apgcn.report.page import _json, page, write_page
 from apgcn.report.spreadsheet import spreadsheet
 
 NASTY = "<script>alert(1)</script>"
@@ -156,6 +156,12 @@ def _plotly() -> str:
     from plotly.offline import get_plotlyjs
 
     return get_plotlyjs()
+
+
+def test_data_cannot_end_the_element_it_stands_in():
+    text = _json(["</script><script>alert(1)</script>"])
+    assert "<" not in text
+    assert json.loads(text) == ["</script><script>alert(1)</script>"]
 
 
 def test_a_page_of_nothing_says_what_to_type(tmp_path):
