@@ -51,6 +51,19 @@ def test_reproduce_shows_the_table_and_keeps_the_records(folder, capsys):
     ] * 2
 
 
+def test_waiting_for_another_process_does_not_fill_the_log(folder, capsys):
+    """What is left is looked at twice a second; it is said once."""
+    from apgcn.cli.watching import watching
+    from apgcn.experiments.pack import PlannedPack
+
+    pack = PlannedPack.of(Condition.of_paper("cora", "apgcn").first_runs(3), "cpu")
+    with watching(3, lambda: 3) as watch:
+        for _ in range(5):
+            watch.planned([pack])
+            watch.waiting()
+    assert capsys.readouterr().err == "0/3 runs: packs to train: 1\n"
+
+
 def test_reproduce_again_trains_nothing(folder, capsys):
     assert reproduce("table2", folder, "--runs", "2") == 0
     lines = (folder / "runs.jsonl").read_bytes()

@@ -41,10 +41,11 @@ class Watching:
     def planned(self, packs: Sequence[Any]) -> None:
         from apgcn.experiments.standing import size
 
+        first = not self.work  # afterwards it is only asked again what is left
         for pack in packs:
             self.work[pack.key] = len(pack.runs) * size(pack.condition.dataset)
         self._show("starting")
-        if self.bar.disable:
+        if self.bar.disable and first:
             say(f"{self.label}{self.done}/{self.runs} runs: packs to train: {len(packs)}")
 
     def progress(self, pack: Any, share: float) -> None:
