@@ -298,6 +298,23 @@ def test_after_nohup_a_terminal_that_is_gone_ends_nothing(folder):
     process.wait()
 
 
+@pytest.mark.parametrize("pause", [0.0, 0.003, 0.01, 0.03])
+def test_one_who_cannot_wait_may_ask_twice(folder, pause):
+    """Ctrl-C, and at once the terminal is closed: the second signal must not keep the workers alive."""
+    process = subprocess.Popen(
+        command("reproduce", "table2", "--datasets", "cora", "--store", folder, "--workers", "2"),
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    _until_training(folder)
+    time.sleep(2)  # the workers are at work
+    for ending in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        process.send_signal(ending)
+        time.sleep(pause)
+    process.wait(20)
+    assert any(_is_gone(process.pid) for _ in range(100)), "some of its processes are left"
+
+
 def test_closed_or_full_streams_lose_nothing(kept):
     for line, status in (
         (f"{sys.executable} -m apgcn status {kept} >&-", 0),
@@ -307,6 +324,16 @@ def test_closed_or_full_streams_lose_nothing(kept):
     ):
         done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (status, ""), line
+
+
+def _is_gone(group):
+    """Whether no process of a group is left; a look takes a moment."""
+    time.sleep(0.05)
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
 
 
 def _until_training(folder):

@@ -25,6 +25,7 @@ Outcome = TypeVar("Outcome")
 Report = Callable[[float], None]  # hears what share of an item is done
 
 BETWEEN_REPORTS = 0.2  # seconds
+ENDINGS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class Executor(Protocol):
@@ -97,8 +98,9 @@ class Processes:
                         idle.append(worker)
                         yield item, value
         finally:
-            for worker in [*idle, *(worker for worker, _ in busy.values())]:
-                worker.end()
+            with _uninterrupted():  # a second Ctrl-C must not leave half of them
+                for worker in [*idle, *(worker for worker, _ in busy.values())]:
+                    worker.end()
 
 
 class _Worker:
@@ -145,15 +147,14 @@ class _Worker:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Signals that ask us to end are heard when the block is left, and never by a process that is started in it."""
+    """Signals that ask us to end are heard when the block is left, and not by a process that is just being started."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
         yield
         return
     resource_tracker.ensure_running()  # which would unblock them while it starts
-    endings = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     heard: list[int] = []
-    handlers = {ending: signal.signal(ending, lambda number, frame: heard.append(number)) for ending in endings}
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, endings)  # which the new process inherits
+    handlers = {ending: signal.signal(ending, lambda number, frame: heard.append(number)) for ending in ENDINGS}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)  # which the new process inherits
     try:
         yield
     finally:
@@ -166,7 +167,9 @@ def _uninterrupted() -> Iterator[None]:
 
 def _serve(function: Callable[[Any, Report], Any], pipe: Connection) -> None:
     """What a worker process does: item in, outcome out."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it cannot be held back: the parent hears it too, and ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends us
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:
