@@ -1,7 +1,8 @@
-from dataclasses import replace
+from dataclasses import os
 
 import numpy as np
 import pytest
+import replace
 import torch
 from conftest import random_graph
 
@@ -331,6 +332,27 @@ def test_a_large_graph_gets_a_small_pack_and_one_that_cannot_fit_is_refused(grap
     monkeypatch.setattr("apgcn.training.packs.memory_of", lambda device: needed - 1)
     with pytest.raises(InvalidInput, match="one run on random needs about"):
         pack_size(graph, settings, torch.device("cpu"))
+
+
+def test_packs_that_train_at_once_share_the_memory(graph, monkeypatch):
+    settings = APGCNSettings()
+    needed = 4 * settings.floats_per_run(graph)
+    monkeypatch.setattr("apgcn.training.packs.memory_of", lambda device: 10 * needed)
+    sizes = [pack_size(graph, settings, torch.device("cpu"), workers=workers) for workers in (1, 2, 3)]
+    assert sizes == [6, 3, 1]  # 60 % of ten, five and three runs' memory
+    with pytest.raises(InvalidInput, match="for each of 11 workers; use fewer"):
+        pack_size(graph, settings, torch.device("cpu"), workers=11)
+
+
+@pytest.mark.parametrize(("written", "expected"), [("1048576\n", 2**20), ("max\n", None)])
+def test_a_container_has_no_more_memory_than_it_is_given(monkeypatch, written, expected):
+    from pathlib import Path
+
+    from apgcn.devices import memory_of
+
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    monkeypatch.setattr(Path, "read_text", lambda path: written)
+    assert memory_of(torch.device("cpu")) == (expected or machine)
 
 
 def test_max_epochs_end_a_run(graph):

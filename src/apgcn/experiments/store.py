@@ -133,7 +133,7 @@ class Store:
         return f"steps/{pack.key}.npz"
 
     def mean_steps(self, records: Sequence[Record]) -> np.ndarray:
-        """K of every node, averaged over runs: what the paper draws the density of.
+        """K of every node, averaged over runs: what we take the paper to draw the density of.
 
         Raises
         ------
