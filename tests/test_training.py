@@ -1,4 +1,5 @@
-from dataclasses import os
+import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
