@@ -3,7 +3,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import replace
 import torch
 from conftest import random_graph
 
