@@ -338,8 +338,8 @@ def test_packs_that_train_at_once_share_the_memory(graph, monkeypatch):
     settings = APGCNSettings()
     needed = 4 * settings.floats_per_run(graph)
     monkeypatch.setattr("apgcn.training.packs.memory_of", lambda device: 10 * needed)
-    sizes = [pack_size(graph, settings, torch.device("cpu"), workers=workers) for workers in (1, 2, 3)]
-    assert sizes == [6, 3, 1]  # 60 % of ten, five and three runs' memory
+    sizes = [pack_size(graph, settings, torch.device("cpu"), workers=workers) for workers in (1, 2, 4)]
+    assert sizes == [6, 3, 1]  # 60 % of the memory of 10, 5 and 2.5 runs
     with pytest.raises(InvalidInput, match="for each of 11 workers; use fewer"):
         pack_size(graph, settings, torch.device("cpu"), workers=11)
 
