@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from conftest import shell_status
 from made_records import keep
 
 from apgcn.cli import run
@@ -358,7 +359,7 @@ def test_an_interruption_is_one_sentence_and_loses_nothing(folder, ending, worke
     else:
         process.send_signal(ending)
     said = process.communicate(timeout=30)[1]
-    assert process.returncode == 130
+    assert shell_status(process) == 130
     assert said.splitlines() == [
         "0/100 runs: packs to train: 13",
         "0 of 100 runs are kept; the same command goes on with the rest.",
