@@ -54,7 +54,7 @@ def random_graph(nodes: int, *, edges: int, features: int = 5, classes: int = 3,
 def shell_status(process: subprocess.Popen) -> int:
     """The exit status as a shell shows it: 128 more than the signal, for a process that a signal ended.
 
-    An interrupted Python can end either way, with 130 or by SIGINT: where the interruption falls into an `exec`, as in the
-    making of a namedtuple during an import, Python ends itself by SIGINT although the exception was handled.
+    An interrupted Python can end either way, with 130 or by SIGINT: where the interruption falls into an `exec`, as in
+    the making of a namedtuple during an import, Python ends itself by SIGINT although the exception was handled.
     """
     return 128 - process.returncode if process.returncode < 0 else process.returncode
