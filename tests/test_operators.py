@@ -6,8 +6,8 @@ from scipy import sparse
 
 from apgcn.errors import InvalidInput
 from apgcn.noise import Noise
-from apgcn.operators import OPERATORS, NormalizedAdjacency, PageRank, step_matrices
-from apgcn.propagation import FixedPropagation
+from apgcn.operators import ARMA, OPERATORS, Chebyshev, NormalizedAdjacency, PageRank, dropped_matrices, step_matrices
+from apgcn.propagation import FixedPropagation, listen
 from apgcn.tensors import Adjacency, GraphTensors
 
 
@@ -94,17 +94,19 @@ def test_edge_dropout_is_drawn_for_each_direction(graph):
     assert not torch.equal(kept, kept.T)
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=repr)
+@pytest.mark.parametrize("make", OPERATORS.values(), ids=OPERATORS)
 @pytest.mark.parametrize("noisy", [False, True])
-def test_every_operator_keeps_runs_apart(graph, operator, noisy):
+def test_every_operator_keeps_runs_apart(graph, make, noisy):
     seeds = torch.randn(3, 12, 2, generator=torch.Generator().manual_seed(0))
-    together = FixedPropagation(operator, steps=4)(seeds, graph.adjacency, Noise([7, 8, 9]) if noisy else None)
-    alone = FixedPropagation(operator, steps=4)(seeds[1:2], graph.adjacency, Noise([8]) if noisy else None)
+    all_runs, one_run = make(2, Noise([7, 8, 9])), make(2, Noise([8]))
+    together = FixedPropagation(all_runs, steps=4)(seeds, graph.adjacency, Noise([7, 8, 9]) if noisy else None)
+    alone = FixedPropagation(one_run, steps=4)(seeds[1:2], graph.adjacency, Noise([8]) if noisy else None)
     torch.testing.assert_close(together.output[1:2], alone.output)
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=repr)
-def test_every_operator_answers_alike_when_nodes_are_renamed(operator):
+@pytest.mark.parametrize("make", OPERATORS.values(), ids=OPERATORS)
+def test_every_operator_answers_alike_when_nodes_are_renamed(make):
+    operator = make(2, Noise([1]))
     graph = random_graph(12, edges=20)
     order = np.random.default_rng(0).permutation(12)
     renamed = Adjacency(graph.adjacency[order][:, order], device="cpu", dtype=torch.float32)
@@ -112,6 +114,63 @@ def test_every_operator_answers_alike_when_nodes_are_renamed(operator):
     output = FixedPropagation(operator, steps=4)(seeds, GraphTensors.of(graph).adjacency).output
     again = FixedPropagation(operator, steps=4)(seeds[:, order], renamed).output
     torch.testing.assert_close(output[:, order], again)
+
+
+@pytest.mark.parametrize("without_loops", [False, True])
+def test_dropout_of_entries_is_fresh_at_every_step_and_from_the_untouched_matrix(graph, without_loops):
+    """As PyTorch Geometric's APPNP does not (its issue 10783): there, what one step dropped is gone for the next."""
+    adjacency = graph.adjacency
+    whole = adjacency.normalized_without_loops if without_loops else adjacency.normalized
+    steps = 400
+    found = torch.stack(
+        [matrix.values for matrix in dropped_matrices(whole, 0.5, steps=steps, noise=Noise([1, 2]))]
+    )  # (steps, runs, entries)
+    kept = found != 0
+    torch.testing.assert_close(found[kept], (2 * whole.values).expand_as(found)[kept])
+    share = kept.float().mean(0)[:, whole.values != 0]
+    assert ((share - 0.5).abs() < 5 * 0.5 / steps**0.5).all()
+
+
+def test_matrix_without_loops_agrees_with_pytorch_geometric():
+    from torch_geometric.nn.conv.gcn_conv import gcn_norm
+    from torch_geometric.utils import to_dense_adj
+
+    graph = random_graph(12, edges=6)
+    edges = torch.tensor(np.array(graph.adjacency.nonzero()), dtype=torch.int64)
+    index, weight = gcn_norm(edges, num_nodes=12, add_self_loops=False)
+    expected = to_dense_adj(index, edge_attr=weight, max_num_nodes=12)[0].T
+    torch.testing.assert_close(dense(GraphTensors.of(graph).adjacency.normalized_without_loops)[0], expected)
+    assert (expected.sum(1) == 0).any()  # an isolated node is in it
+
+
+def test_chebyshev_steps_are_the_polynomials(graph):
+    """T_0 to T_4 written out, of the Laplacian minus the identity."""
+    seeds = torch.randn(2, 12, 3, generator=torch.Generator().manual_seed(0))
+    x = -dense(graph.adjacency.normalized_without_loops)[0]
+    one = torch.eye(12)
+    polynomials = [one, x, 2 * x @ x - one, 4 * x @ x @ x - 3 * x, 8 * x @ x @ x @ x - 8 * x @ x + one]
+    for z, polynomial in zip(
+        listen(Chebyshev(), seeds, graph.adjacency, steps=4, noise=None), polynomials, strict=True
+    ):
+        torch.testing.assert_close(z, polynomial @ seeds)
+
+
+def test_an_arma_operator_starts_as_pagerank_without_loops(graph):
+    seeds = torch.randn(1, 12, 3, generator=torch.Generator().manual_seed(0))
+    operator = ARMA(channels=3, noise=Noise([1]), teleport=0.2)
+    output = FixedPropagation(operator, steps=200)(seeds, graph.adjacency).output[0]
+    matrix = torch.eye(12) - 0.8 * dense(graph.adjacency.normalized_without_loops)[0]
+    torch.testing.assert_close(output, 0.2 * torch.linalg.solve(matrix, seeds[0]))
+
+
+def test_an_arma_operator_mixes_channels_by_its_weights(graph):
+    seeds = torch.randn(2, 12, 3, generator=torch.Generator().manual_seed(0))
+    operator = ARMA(channels=3, noise=Noise([1, 2]))
+    heard, own = torch.randn(2, 2, 3, 3, generator=torch.Generator().manual_seed(1)).unbind()
+    operator.heard.data, operator.own.data = heard, own
+    m = dense(graph.adjacency.normalized_without_loops)[0]
+    expected = m @ (m @ seeds @ heard + seeds @ own) @ heard + seeds @ own
+    torch.testing.assert_close(FixedPropagation(operator, steps=2)(seeds, graph.adjacency).output, expected)
 
 
 def test_impossible_operators_are_told_in_words():

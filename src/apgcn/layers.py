@@ -28,6 +28,27 @@ def dropout(x: Values, rate: float, noise: Noise | None) -> Values:
     return x * noise.keep(*shape, rate=rate).to(x)  # type: ignore[return-value]
 
 
+def glorot(noise: Noise, *shape: int) -> nn.Parameter:
+    """A weight of shape (runs, *shape), uniform in +-sqrt(6 / (inputs + outputs)) (Glorot and Bengio, 2010).
+
+    Inputs and outputs are the last two of the shape; axes before them count stacks or heads.
+    """
+    bound = math.sqrt(6 / (shape[-2] + shape[-1]))
+    return nn.Parameter((2 * noise.uniform(*shape) - 1) * bound)
+
+
+def zeros(noise: Noise, *shape: int) -> nn.Parameter:
+    """A bias of shape (runs, *shape) that starts at nothing."""
+    return nn.Parameter(torch.zeros(noise.runs, *shape, device=noise.device))
+
+
+def side_by_side(x: Tensor | SparseMatrix, weights: Tensor) -> Tensor:
+    """x times several weights (runs, stacks, inputs, outputs) in one wide product: (runs, stacks, nodes, outputs)."""
+    runs, stacks, inputs, outputs = weights.shape
+    wide = x @ weights.transpose(1, 2).reshape(runs, inputs, stacks * outputs)
+    return wide.view(runs, -1, stacks, outputs).transpose(1, 2)
+
+
 class Linear(nn.Module):
     """x W + b with a weight of its own for every run, started like `torch.nn.Linear`.
 

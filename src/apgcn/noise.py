@@ -50,6 +50,10 @@ class Noise:
     def runs(self) -> int:
         return len(self._starts)
 
+    @property
+    def device(self) -> torch.device:
+        return self._starts.device
+
     def seek(self, epoch: int) -> None:
         """Go to where an epoch begins."""
         self._position = epoch * WORDS_PER_EPOCH

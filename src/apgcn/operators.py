@@ -6,12 +6,12 @@ function `step(k, z)` that makes z^k from z^(k-1). Edge dropout is drawn from th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from apgcn.checks import check_share
 from apgcn.noise import Noise, keep_factor
@@ -50,22 +50,90 @@ class NormalizedAdjacency:
 
 @dataclass(frozen=True)
 class PageRank:
-    """z^k = (1 - teleport) A_k z^(k-1) + teleport z^0, the step of APPNP, with A_k as in `NormalizedAdjacency`."""
+    """z^k = (1 - teleport) A_k z^(k-1) + teleport z^0, the step of APPNP.
+
+    A_k is as in `NormalizedAdjacency`; or, with `renormalize=False`, the entries of the whole graph's normalised matrix
+    are dropped and the others enlarged to make up for it, which is the dropout of the PPNP paper.
+    """
 
     teleport: float = 0.1
     edge_dropout: float = 0.5
+    renormalize: bool = True
 
     def __post_init__(self) -> None:
         check_share("teleport", self.teleport)
         check_share("edge_dropout", self.edge_dropout)
 
     def begin(self, seeds: Tensor, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> Step:
-        matrices = step_matrices(adjacency, self.edge_dropout, steps=steps, noise=noise)
+        if self.renormalize:
+            matrices = step_matrices(adjacency, self.edge_dropout, steps=steps, noise=noise)
+        else:
+            matrices = dropped_matrices(adjacency.normalized, self.edge_dropout, steps=steps, noise=noise)
         home = self.teleport * seeds
         return lambda k, z: (1 - self.teleport) * (matrices[k - 1] @ z) + home
 
 
-OPERATORS: tuple[Operator, ...] = (NormalizedAdjacency(), PageRank())
+@dataclass(frozen=True)
+class Chebyshev:
+    """z^k = T_k(L) z^0, the polynomials of the paper's equation 2.
+
+        z^1 = L z^0,   z^k = 2 L z^(k-1) - z^(k-2)
+
+    L = 2 (I - M) / 2 - I = -M is the Laplacian of the graph, its eigenvalues moved from [0, 2] to [-1, 1], with
+    M = D^-1/2 A D^-1/2, no node hearing itself.
+    """
+
+    def begin(self, seeds: Tensor, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> Step:
+        matrix = adjacency.normalized_without_loops
+        before = [torch.zeros_like(seeds)]  # z^(k-2), once k is 2 or more
+
+        def step(k: int, z: Tensor) -> Tensor:
+            earlier, before[0] = before[0], z
+            return -(matrix @ z) if k == 1 else -2 * (matrix @ z) - earlier
+
+        return step
+
+
+class ARMA(nn.Module):
+    """z^k = M z^(k-1) W + z^0 V, the step of an ARMA filter (Bianchi et al., 2019) whose W and V are learned.
+
+    M = D^-1/2 A D^-1/2, no node hearing itself but through z^0. W starts as (1 - teleport) I and V as teleport I: as
+    PageRank, which is the ARMA filter that does not mix channels. Edge dropout takes entries of M.
+
+    Parameters
+    ----------
+    channels : int
+        Width of the seeds.
+    noise : Noise
+        Says how many runs there are; nothing is drawn.
+    """
+
+    def __init__(self, *, channels: int, noise: Noise, teleport: float = 0.1, edge_dropout: float = 0.5):
+        super().__init__()
+        check_share("teleport", teleport)
+        check_share("edge_dropout", edge_dropout)
+        self.edge_dropout = edge_dropout
+        same = torch.eye(channels, device=noise.device).repeat(noise.runs, 1, 1)
+        self.heard = nn.Parameter((1 - teleport) * same)  # W
+        self.own = nn.Parameter(teleport * same)  # V
+
+    def begin(self, seeds: Tensor, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> Step:
+        matrices = dropped_matrices(adjacency.normalized_without_loops, self.edge_dropout, steps=steps, noise=noise)
+        home = seeds @ self.own
+        return lambda k, z: matrices[k - 1] @ (z @ self.heard) + home
+
+    def extra_repr(self) -> str:
+        return f"channels={self.heard.shape[-1]}, edge_dropout={self.edge_dropout}"
+
+
+# By name, each from the number of channels and a noise that says how many runs there are; most need neither.
+OPERATORS: Mapping[str, Callable[[int, Noise], Any]] = {
+    "NormalizedAdjacency": lambda channels, noise: NormalizedAdjacency(),
+    "PageRank": lambda channels, noise: PageRank(),
+    "PageRank of PPNP": lambda channels, noise: PageRank(renormalize=False),
+    "Chebyshev": lambda channels, noise: Chebyshev(),
+    "ARMA": lambda channels, noise: ARMA(channels=channels, noise=noise),
+}
 
 
 def step_matrices(adjacency: Adjacency, rate: float, *, steps: int, noise: Noise | None) -> list[SparseMatrix]:
@@ -75,6 +143,14 @@ def step_matrices(adjacency: Adjacency, rate: float, *, steps: int, noise: Noise
     kept = noise.keep(steps, adjacency.pattern.entries, rate=rate).to(adjacency.weights)
     dropped = drop_edges(adjacency, kept, factor=keep_factor(rate))  # (runs, steps, entries)
     return [normalize(SparseMatrix(adjacency.pattern, weights)) for weights in dropped.unbind(1)]
+
+
+def dropped_matrices(matrix: SparseMatrix, rate: float, *, steps: int, noise: Noise | None) -> list[SparseMatrix]:
+    """The same matrix for every step, fresh dropout of its entries in each; what is left is not normalised again."""
+    if noise is None or rate == 0:
+        return [matrix] * steps
+    kept = noise.keep(steps, matrix.pattern.entries, rate=rate).to(matrix.values)  # (runs, steps, entries)
+    return [SparseMatrix(matrix.pattern, values) for values in (kept * matrix.values).unbind(1)]
 
 
 def drop_edges(adjacency: Adjacency, kept: Tensor, *, factor: float) -> Tensor:

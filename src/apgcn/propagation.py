@@ -32,6 +32,12 @@ class Propagated(NamedTuple):
     steps: Tensor
     remainder: Tensor
 
+    @classmethod
+    def everywhere(cls, output: Tensor, *, steps: int) -> Propagated:
+        """An output for which every node listened equally far."""
+        taken = torch.full(output.shape[:-1], steps, device=output.device)
+        return cls(output, steps=taken, remainder=output.new_zeros(taken.shape))
+
     @property
     def cost(self) -> Tensor:
         """S = K + R of every node, the paper's propagation cost; only R has a gradient."""
@@ -61,8 +67,7 @@ class FixedPropagation(nn.Module):
 
     def forward(self, seeds: Tensor, adjacency: Adjacency, noise: Noise | None = None) -> Propagated:
         output = listen(self.operator, seeds, adjacency, steps=self.steps, noise=noise)[-1]
-        steps = torch.full(output.shape[:-1], self.steps, device=output.device)
-        return Propagated(output, steps=steps, remainder=output.new_zeros(steps.shape))
+        return Propagated.everywhere(output, steps=self.steps)
 
     def extra_repr(self) -> str:
         return f"{self.operator}, steps={self.steps}"

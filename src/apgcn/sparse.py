@@ -106,6 +106,52 @@ class _Product(torch.autograd.Function):
         return to_values, to_dense, None
 
 
+def pair_sums(pattern: Pattern, rows: Tensor, columns: Tensor) -> Tensor:
+    """rows_i + columns_j at every entry (i, j), from tensors of shape (copies, rows) and (copies, columns)."""
+    return _PairSums.apply(rows, columns, pattern)
+
+
+def row_softmax(pattern: Pattern, scores: Tensor) -> Tensor:
+    """The softmax over the entries of every row, for scores of shape (copies, entries)."""
+    return _RowSoftmax.apply(scores, pattern)
+
+
+class _PairSums(torch.autograd.Function):
+    """Written out for its backward pass: sums over rows and columns as products, in the same order every time."""
+
+    @staticmethod
+    def forward(ctx, rows: Tensor, columns: Tensor, pattern: Pattern) -> Tensor:
+        ctx.pattern = pattern
+        return rows.index_select(-1, pattern.rows) + columns.index_select(-1, pattern.columns)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        pattern = ctx.pattern
+        ones = gradient.new_ones(len(gradient), pattern.shape[0], 1)
+        to_columns = pattern.multiply_transposed(gradient, ones).squeeze(-1)
+        return SparseMatrix(pattern, gradient).row_sums(), to_columns, None
+
+
+class _RowSoftmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, scores: Tensor, pattern: Pattern) -> Tensor:
+        rows = pattern.rows.expand_as(scores)
+        highest = scores.new_full((len(scores), pattern.shape[0]), -torch.inf)
+        highest.scatter_reduce_(-1, rows, scores, "amax")
+        raised = (scores - highest.index_select(-1, pattern.rows)).exp()
+        shares = raised / SparseMatrix(pattern, raised).row_sums().index_select(-1, pattern.rows)
+        ctx.pattern = pattern
+        ctx.save_for_backward(shares)
+        return shares
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        (shares,) = ctx.saved_tensors
+        weighed = shares * gradient
+        sums = SparseMatrix(ctx.pattern, weighed).row_sums()
+        return weighed - shares * sums.index_select(-1, ctx.pattern.rows), None
+
+
 def _product(blocks: _Blocks, values: Tensor, dense: Tensor) -> Tensor:
     runs, _, channels = dense.shape
     if values.ndim == 1:  # shared: (columns, runs * channels), one wide product

@@ -44,10 +44,21 @@ class Adjacency:
         """D^-1/2 (A + I) D^-1/2 of the whole graph, with D the row sums of A + I."""
         return normalize(SparseMatrix(self.pattern, self.weights))
 
+    @cached_property
+    def normalized_without_loops(self) -> SparseMatrix:
+        """D^-1/2 A D^-1/2, with D the row sums of A: nobody hears itself, and who has no neighbour hears nothing."""
+        matrix = SparseMatrix(self.pattern, self.weights * (1 - self.loops))
+        sums = matrix.row_sums()
+        return _scaled(matrix, sums.masked_fill(sums == 0, torch.inf).rsqrt())
+
 
 def normalize(matrix: SparseMatrix) -> SparseMatrix:
     """D^-1/2 M D^-1/2, with D the row sums of M, which must be positive."""
-    scale = matrix.row_sums().rsqrt()
+    return _scaled(matrix, matrix.row_sums().rsqrt())
+
+
+def _scaled(matrix: SparseMatrix, scale: Tensor) -> SparseMatrix:
+    """Rows and columns times a number of their own."""
     to_row, to_column = (scale.index_select(-1, end) for end in (matrix.pattern.rows, matrix.pattern.columns))
     return SparseMatrix(matrix.pattern, matrix.values * to_row * to_column)
 

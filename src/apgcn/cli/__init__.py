@@ -13,6 +13,7 @@ import typer
 
 from apgcn import __version__
 from apgcn.cli.datasets import datasets
+from apgcn.cli.models import models
 from apgcn.cli.report import report
 from apgcn.cli.reproduce import reproduce
 from apgcn.cli.status import status
@@ -36,6 +37,7 @@ app.command()(reproduce)
 app.command()(status)
 app.command()(report)
 app.command()(tune)
+app.command()(models)
 app.command()(datasets)
 
 

@@ -18,6 +18,10 @@ def reproduce(
     store: Annotated[Path, typer.Option(help="Folder of the records; started again, the command goes on there.")],
     models: Annotated[str | None, typer.Option(help="Names with commas between; default: all there are.")] = None,
     datasets: Annotated[str | None, typer.Option(help="Names with commas between; default: the paper's.")] = None,
+    settings: Annotated[
+        str | None,
+        typer.Option(help="paper, published or tuned ones; default: those behind the paper's tables."),
+    ] = None,
     runs: Annotated[int, typer.Option(help="How many; the protocol has 100: 20 splits x 5 initialisations.")] = 100,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     workers: Annotated[int, typer.Option(help="How many processes train at once, with one thread each.")] = 1,
@@ -32,9 +36,10 @@ def reproduce(
     from apgcn.experiments.store import Store
 
     check_options(runs=runs, device=device, workers=workers)
-    asked = chosen(what, models=names(models), datasets=names(datasets), runs=runs)
+    asked = chosen(what, models=names(models), datasets=names(datasets), runs=runs, kind=settings)
     place = Store.to_fill(store)
-    command = typed("reproduce", what, models=models, datasets=datasets, runs=runs, device=device, workers=workers)
+    options = {"models": models, "datasets": datasets, "settings": settings, "runs": runs}
+    command = typed("reproduce", what, **options, device=device, workers=workers)
     for experiment, scope in asked:
         if experiment.measure:
             experiment.measure(place, scope, device=device, command=command)

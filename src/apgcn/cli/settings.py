@@ -8,22 +8,22 @@ from typing import Any
 from apgcn.errors import InvalidInput, UnknownName
 
 
-def parse_settings(typed: Iterable[str]) -> dict[str, Any]:
-    """NAME=VALUE, as often as wanted, with each value in the type of its setting.
+def parse_settings(typed: Iterable[str], *, model: str) -> dict[str, Any]:
+    """NAME=VALUE, as often as wanted, with each value in the type of the model's or the training's setting.
 
-    >>> parse_settings(["l2=0.01", "watch=training", "hidden=32"])
+    >>> parse_settings(["l2=0.01", "watch=training", "hidden=32"], model="gcn")
     {'l2': 0.01, 'watch': 'training', 'hidden': 32}
     """
     from apgcn.experiments.keys import defaults as defaults_of
 
-    defaults = defaults_of("apgcn")
+    defaults = defaults_of(model)
     parsed: dict[str, Any] = {}
     for text in typed:
         name, equals, value = text.partition("=")
         if not equals:
             raise InvalidInput(f"--set must be NAME=VALUE, got {text!r}.")
         if name not in defaults:
-            raise UnknownName("setting", name, defaults)
+            raise UnknownName(f"setting of {model}", name, defaults)
         if name in parsed:
             raise InvalidInput(f"{name} must be set once, got it twice.")
         kind = type(defaults[name])

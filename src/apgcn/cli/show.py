@@ -37,16 +37,18 @@ def progress_bar(runs: int, *, label: str) -> Iterator[Callable[[Any], None]]:
         yield lambda at: bar.update(task, completed=at.share, epoch=at.epoch, done=at.done)
 
 
-def trained(dataset: Any, split: Any, summary: Mapping[str, Any], *, changed: Sequence[str], out: Path | None) -> None:
+def trained(
+    model: Any, dataset: Any, split: Any, summary: Mapping[str, Any], *, changed: Sequence[str], out: Path | None
+) -> None:
     """The result of a training: accuracy, steps, histogram, time, and what to type next.
 
-    `changed` are the settings that the user typed, NAME=VALUE.
+    `model` and `dataset` are their lines in the catalogues; `changed` are the settings that the user typed, NAME=VALUE.
     """
     console = _console()
     runs = summary["runs"]
     interval = summary["accuracy_interval"]
     console.print(
-        f"[bold]AP-GCN on {dataset.title}[/]: {dataset.nodes:,} nodes, {dataset.edges:,} edges, "
+        f"[bold]{model.title} on {dataset.title}[/]: {dataset.nodes:,} nodes, {dataset.edges:,} edges, "
         f"{dataset.features:,} features, {dataset.classes} classes"
     )
     console.print(
@@ -54,19 +56,23 @@ def trained(dataset: Any, split: Any, summary: Mapping[str, Any], *, changed: Se
         f"{len(split.stopping)} stopping and {len(split.test):,} test nodes"
     )
     settings = summary["settings"]
-    shown = [f"penalty={settings['penalty']:g}", f"max_steps={settings['max_steps']}"]
-    others = [text for text in changed if text.partition("=")[0] not in ("penalty", "max_steps")]
+    named = [name for name in ("penalty", "max_steps", "teleport") if name in settings] or ["hidden"]
+    shown = [f"{name}={settings[name]:g}" for name in named if name in settings]
+    others = [text for text in changed if text.partition("=")[0] not in named]
     console.print(f"settings {escape(', '.join([*shown, *others]))}, the others from the catalogue")
     console.print()
     plus_minus = "±" if _can_print("±") else "+-"
     spread = "" if interval is None else f" {plus_minus} {100 * interval:.2f} (95 % interval over {runs} runs)"
     console.print(f"accuracy on test nodes  [bold]{100 * summary['accuracy_mean']:.2f} %[/]{spread}")
-    console.print(
-        f"steps K                 [bold]{summary['steps_mean']:.2f}[/] on average, "
-        f"standard deviation {summary['steps_deviation']:.2f} over nodes"
-    )
-    for line in histogram(summary["steps_histogram"]):
-        console.print(line)
+    if "penalty" in settings:
+        console.print(
+            f"steps K                 [bold]{summary['steps_mean']:.2f}[/] on average, "
+            f"standard deviation {summary['steps_deviation']:.2f} over nodes"
+        )
+        for line in histogram(summary["steps_histogram"]):
+            console.print(line)
+    else:
+        console.print(f"steps K                 {summary['steps_mean']:g} for every node")
     console.print(f"epochs                  {summary['epochs_mean']:.0f}{' on average' if runs > 1 else ''}")
     console.print(f"time                    {duration(summary['seconds'])} on {summary['device']}")
     if out:
@@ -192,27 +198,52 @@ def catalogue(datasets: Mapping[str, Any], found: Mapping[str, str]) -> None:
     console = _console()
     table = Table(box=None, pad_edge=False)
     table.add_column("name", style="bold")
-    for heading in ("nodes", "edges", "features", "classes", "visible", "penalty"):
+    for heading in ("nodes", "edges", "features", "classes", "visible"):
         table.add_column(heading, justify="right")
     for name, dataset in datasets.items():
         counts = (dataset.nodes, dataset.edges, dataset.features, dataset.classes, dataset.visible)
-        table.add_row(name, *(f"{count:,}" for count in counts), f"{dataset.paper['penalty']:g}")
+        table.add_row(name, *(f"{count:,}" for count in counts))
     console.print(table)
     for name, dataset in datasets.items():
         place = found[name] or f"not here yet; comes from {dataset.address}"
         console.print(f"\n[bold]{name}[/]: {escape(dataset.citation)}\n  {escape(place)}")
 
 
+def models(listed: Mapping[str, Any], dataset: str) -> None:
+    """The models as a table, and below it each one's settings."""
+    console = _console()
+    table = Table(box=None, pad_edge=False)
+    table.add_column("name", style="bold")
+    table.add_column("title")
+    table.add_column("weights", justify="right")
+    table.add_column("paper")
+    for name, one in listed.items():
+        table.add_row(name, one["title"], f"{one['weights']:,}", escape(one["paper"]))
+    console.print(table)
+    console.print(f"\nweights and settings are for {dataset}; --dataset names another graph.")
+    for name, one in listed.items():
+        for kind, settings in one["settings"].items():
+            usual = ", behind the paper's tables" if kind == one["usual"] else ""
+            console.print(f"\n[bold]{name}[/], {kind} settings{usual}")
+            sources: dict[str, list[str]] = {}
+            for setting, sourced in settings.items():
+                sources.setdefault(sourced["source"], []).append(f"{setting}={sourced['value']}")
+            for source, texts in sources.items():
+                console.print(f"  {escape(', '.join(texts))}\n    from: {escape(source)}")
+
+
 def _suggestions(summary: Mapping[str, Any], changed: Sequence[str]) -> list[str]:
     """Commands that go on from here, each with its reason."""
-    again = f"{_command()} train {summary['dataset']}"
+    model = "" if summary["model"] == "apgcn" else f" --model {summary['model']}"
+    again = f"{_command()} train {summary['dataset']}{model}"
     typed = "".join(f" --set {text}" for text in changed)
-    dearer = 10 * summary["settings"]["penalty"] or 0.005
+    dearer = 10 * summary["settings"].get("penalty", 1.0) or 0.005
     lines = {}
     if summary["steps_mean"] > 2 and dearer <= 1:
         lines[f"{again} --penalty {dearer:g}"] = "a dearer step: nodes stop earlier"
     if summary["runs"] < 20:
         lines[f"{again}{typed} --runs 20"] = "every test split once, with an interval"
+    lines[f"{_command()} models"] = "other models"
     lines[f"{_command()} datasets"] = "other graphs"
     width = max(map(len, lines))
     return [f"{line:{width}}  # {why}" for line, why in lines.items()]

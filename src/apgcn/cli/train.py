@@ -1,4 +1,4 @@
-"""`apgcn train`: train AP-GCN on a benchmark graph."""
+"""`apgcn train`: train a model on a benchmark graph."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ import typer
 
 from apgcn.cli import show
 from apgcn.cli.settings import parse_settings
+from apgcn.cli.watching import say
 from apgcn.errors import InvalidInput
 
 
 def train(
     dataset: Annotated[str, typer.Argument(help="A name from `apgcn datasets`.")] = "cora",
+    model: Annotated[str, typer.Option(help="A name from `apgcn models`.")] = "apgcn",
     runs: Annotated[int, typer.Option(help="How many runs; 20 is every test split once, 100 the protocol.")] = 1,
+    settings: Annotated[
+        str | None,
+        typer.Option(help="paper, published or tuned ones; default: those behind the paper's tables."),
+    ] = None,
     penalty: Annotated[float | None, typer.Option(help="Price of a step; default: the paper's for the graph.")] = None,
     max_steps: Annotated[int | None, typer.Option(help="T, the most steps a node may listen.")] = None,
     chosen: Annotated[
@@ -25,8 +31,8 @@ def train(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="A setting, as often as wanted: penalty, max_steps, hidden, dropout, edge_dropout, epsilon, "
-            "halting_every, seed_dropout, update_dropout, learning_rate, l2, patience, max_epochs, watch.",
+            help="A setting, as often as wanted: hidden, dropout, learning_rate, l2, patience, max_epochs, watch, "
+            "stop_on, and what else `apgcn models MODEL` shows.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Number of the first initialisation.")] = 0,
@@ -34,23 +40,29 @@ def train(
     out: Annotated[Path | None, typer.Option(help="New folder for weights, steps, histories and summary.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
-    """Train AP-GCN on a benchmark graph and say how far its nodes listened."""
+    """Train AP-GCN or another model on a benchmark graph, and say how far its nodes listened."""
     from apgcn.checks import check_whole
     from apgcn.cleaning import clean
     from apgcn.datasets import describe, load
     from apgcn.devices import resolve
     from apgcn.io.folders import new_folder
+    from apgcn.models.catalogue import settings_of
+    from apgcn.models.network import has_weights
+    from apgcn.splits import TEST_SEEDS
     from apgcn.training.packs import train as train_runs
     from apgcn.training.paper import paper_settings
     from apgcn.training.runs import MOST_RUNS, benchmark_runs
     from apgcn.training.saving import save
     from apgcn.training.summary import summarize
 
-    described = describe(dataset)
+    described, kind = describe(dataset), settings_of(model)
     check_whole("runs", runs, most=MOST_RUNS)
     check_whole("seed", seed, least=0)
     typed = [*(chosen or []), *_as_settings(penalty=penalty, max_steps=max_steps)]
-    model, training = paper_settings(dataset, **parse_settings(typed))
+    chosen_model, training = paper_settings(dataset, model=model, kind=settings, **parse_settings(typed, model=model))
+    if not has_weights(kind) and runs > len(TEST_SEEDS):
+        runs = len(TEST_SEEDS)
+        say(f"{kind.title} has no initial weights, so there is one run per split: {runs} runs.")
     place = resolve(device)
     summary, kept = None, None
     try:
@@ -58,9 +70,9 @@ def train(
             graph = clean(load(dataset))
             planned = benchmark_runs(graph, runs, seed=seed)
             started = time.perf_counter()
-            with show.progress_bar(len(planned), label=f"AP-GCN on {described.title}") as report:
-                results = train_runs(graph, planned, model, training, device=place, progress=report)
-            summary = summarize(results, model, training, device=place, seconds=time.perf_counter() - started)
+            with show.progress_bar(len(planned), label=f"{kind.title} on {described.title}") as report:
+                results = train_runs(graph, planned, chosen_model, training, device=place, progress=report)
+            summary = summarize(results, chosen_model, training, device=place, seconds=time.perf_counter() - started)
             if folder:
                 save(folder, results, summary)
         kept = out
@@ -68,7 +80,7 @@ def train(
         if summary and as_json:
             print(json.dumps(summary, allow_nan=False))
         elif summary:
-            show.trained(described, planned[0].split, summary, changed=typed, out=kept)
+            show.trained(kind, described, planned[0].split, summary, changed=typed, out=kept)
     if summary["diverged"]:
         raise InvalidInput(
             f"{summary['diverged']} of {len(planned)} runs diverged: their loss was never finite; "

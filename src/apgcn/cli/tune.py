@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from apgcn.cli import show
-from apgcn.cli.filling import check_options, fill_and_show, typed
+from apgcn.cli.filling import check_options, fill_and_show, names, typed
+from apgcn.errors import UnknownName
 
 MOST_TRIALS = 10_000
 
@@ -21,6 +22,9 @@ def tune(
         Path, typer.Option(help="Folder of the records; started again, the command goes on there.")
     ] = Path("tuning"),
     model: Annotated[str, typer.Option(help="The model.")] = "apgcn",
+    search: Annotated[
+        str | None, typer.Option(help="Names of settings with commas between; default: all that can be searched.")
+    ] = None,
     trials: Annotated[int, typer.Option(help="How many settings are tried besides the paper's.")] = 30,
     runs: Annotated[int, typer.Option(help="How many runs on validation splits judge each.")] = 20,
     seed: Annotated[int, typer.Option(help="Another number searches another way.")] = 0,
@@ -28,7 +32,7 @@ def tune(
     workers: Annotated[int, typer.Option(help="How many processes train at once, with one thread each.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
-    """Search penalty, l2, dropout and max_steps on the validation seeds.
+    """Search a model's settings (penalty, l2, dropout, max_steps, teleport, ...) on the validation seeds.
 
     Splits of these seeds have no test nodes: what is found here can be judged on the test seeds, once.
     """
@@ -36,7 +40,8 @@ def tune(
     from apgcn.datasets import describe
     from apgcn.experiments.store import Store
     from apgcn.experiments.trials import content as trials_so_far
-    from apgcn.experiments.tuning import tune as search
+    from apgcn.experiments.tuning import searched
+    from apgcn.experiments.tuning import tune as find
     from apgcn.models.catalogue import settings_of
 
     describe(dataset)
@@ -44,14 +49,20 @@ def tune(
     check_options(runs=runs, device=device, workers=workers)
     check_whole("trials", trials, most=MOST_TRIALS)
     check_whole("seed", seed, least=0)
+    wanted = names(search)
+    for name in wanted or []:
+        if name not in searched(model):
+            raise UnknownName(f"setting to search for {model}", name, searched(model))
     place = Store.to_fill(store)
-    command = typed("tune", dataset, model=model, trials=trials, runs=runs, seed=seed, device=device, workers=workers)
-    found = search(
+    options = {"model": model, "search": search, "trials": trials, "runs": runs, "seed": seed}
+    command = typed("tune", dataset, **options, device=device, workers=workers)
+    found = find(
         place,
         dataset,
         model,
         trials=trials,
         runs=runs,
+        names=wanted,
         seed=seed,
         run=lambda plan, trial: fill_and_show(
             place, plan, device=device, workers=workers, command=command, label=f"trial {trial} of {trials}"
@@ -77,7 +88,7 @@ def tune(
     best = "".join(f" --set {name}={value}" for name, value in found[0].condition.changes.items())
     show.next_commands(
         {
-            f"train {dataset}{best} --runs 20": "the best settings, judged on the test seeds: once",
+            f"train {dataset} --model {model}{best} --runs 20": "the best settings, judged on the test seeds: once",
             f"report {quote(str(store))} --html report.html": "all trials, as a page",
         }
     )

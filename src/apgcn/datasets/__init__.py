@@ -7,13 +7,13 @@ Graph('cora', nodes=2708, directed_edges=5429, features=1433, classes=7)
 
 from __future__ import annotations
 
-from apgcn.datasets.catalogue import CATALOGUE, Dataset, describe
+from apgcn.datasets.catalogue import AMAZON_GRAPHS, CATALOGUE, CITATION_GRAPHS, Dataset, describe
 from apgcn.datasets.embedded import read_cora
 from apgcn.datasets.files import fetch
 from apgcn.graph import Graph
 from apgcn.io.npz import read_npz
 
-__all__ = ["CATALOGUE", "Dataset", "describe", "load"]
+__all__ = ["AMAZON_GRAPHS", "CATALOGUE", "CITATION_GRAPHS", "Dataset", "describe", "load"]
 
 
 def load(name: str) -> Graph:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from apgcn.experiments.columns import GRAPH, MODEL, RUNS
 from apgcn.experiments.exhibit import Column, Exhibit, Row, Table
-from apgcn.experiments.keys import Condition, RunKey
+from apgcn.experiments.keys import RunKey
 from apgcn.experiments.mean import Mean
 from apgcn.experiments.published import ACCURACIES, MODEL_TITLES
 from apgcn.experiments.record import Record
 from apgcn.experiments.scope import PROTOCOL, Scope
 from apgcn.experiments.store import Store
-from apgcn.experiments.words import number, plus_minus, verdict
+from apgcn.experiments.words import NOTHING, model_title, number, plus_minus, verdict
 from apgcn.models.catalogue import MODELS
+from apgcn.models.given import KINDS
+from apgcn.models.network import has_weights
 from apgcn.ranks import aligned_friedman
 
 INTERVALS = (
@@ -24,14 +27,19 @@ INTERVALS = (
     "The verdict compares our mean with the paper's by the paper's kind of interval: both were made on the same "
     "splits.",
     "Stars, at the best model of a graph: it differs from the second best by an aligned Friedman test over paired "
-    "runs, * below 0.05, ** below 0.01.",
+    "runs of ours, * below 0.05, ** below 0.01.",
+    "Settings are those behind the paper's row: “paper” what its authors ran, “published” what came with the numbers "
+    "that they copied or, where they have none, with the model. “Tuned” are ours, found on validation seeds. Rows with "
+    "other settings than the paper's row come below it and have stars among themselves.",
 )
+ONE_RUN = "{} has no initial weights, and so one run per split: at most 20."
 COPIED = "“Copied” marks numbers that the paper took from Gasteiger et al. (PPNP, 2019) and did not run."
 FEW = "Intervals over fewer than 20 runs are too narrow: there is too little to resample."
 
 COLUMNS = (
     GRAPH,
     MODEL,
+    Column("settings", lambda row: row["settings_kind"], words=True),
     RUNS,
     Column("ours", lambda row: plus_minus(row["accuracy"], row["interval"]) + row["stars"]),
     Column("by split", lambda row: number(row["split_interval"])),
@@ -44,12 +52,11 @@ COLUMNS = (
 
 
 def plan(scope: Scope) -> list[RunKey]:
-    """Every model on every graph, with the paper's settings."""
+    """Every model on every graph."""
     return [
         key
-        for dataset in scope.datasets
-        for model in scope.models
-        for key in Condition.of_paper(dataset, model).first_runs(scope.runs or PROTOCOL)
+        for dataset, model in scope.pairs()
+        for key in scope.condition(dataset, model).first_runs(scope.runs or PROTOCOL)
     ]
 
 
@@ -58,21 +65,31 @@ def content(store: Store, scope: Scope, *, name: str, title: str) -> Exhibit:
     rows: list[Row] = []
     shown: list[Record] = []
     for dataset in scope.datasets:
-        found = {model: _records(store, scope, dataset, model) for model in scope.models}
-        stars = _stars(found)
-        for model in sorted(found, key=_order):
-            if not found[model] and (dataset, model) not in ACCURACIES:
-                continue
-            rows.append(_row(dataset, model, Mean.of(found[model]), stars.get(model, "")))
-            shown += found[model]
+        for group in (scope, *_others(store, scope)):
+            found = {model: _records(store, group, dataset, model) for model in group.models}
+            if group is not scope:  # what is shown already, or was not run
+                found = {model: records for model, records in found.items() if records and records[0] not in shown}
+            stars = _stars(found)
+            for model in sorted(found, key=_order):
+                if found[model] or (group is scope and (dataset, model) in ACCURACIES):
+                    kind = group.condition(dataset, model).kind if group.takes(dataset, model) else NOTHING
+                    rows.append(_row(dataset, model, kind, Mean.of(found[model]), stars.get(model, "")))
+                    shown += found[model]
     notes = [*INTERVALS]
+    unweighted = {row["model"] for row in rows if row["model"] in MODELS and not has_weights(MODELS[row["model"]])}
+    notes += [ONE_RUN.format(model_title(model)) for model in sorted(unweighted)]
     notes += [COPIED] if any(_mark(row) for row in rows) else []
     notes += [FEW] if any(1 < row["runs"] < 20 for row in rows) else []
     return Exhibit(name, title, Table(COLUMNS, tuple(rows)), notes=tuple(notes), records=tuple(shown))
 
 
 def _records(store: Store, scope: Scope, dataset: str, model: str) -> list[Record]:
-    return store.of(Condition.of_paper(dataset, model), scope.runs) if model in MODELS else []
+    return store.of(scope.condition(dataset, model), scope.runs) if scope.takes(dataset, model) else []
+
+
+def _others(store: Store, scope: Scope) -> list[Scope]:
+    """The same with each kind of settings, where all that a store has is asked for."""
+    return [replace(scope, kind=kind) for kind in KINDS] if scope.kind is None and scope.runs is None else []
 
 
 def _order(model: str) -> int:
@@ -80,12 +97,13 @@ def _order(model: str) -> int:
     return [*MODEL_TITLES].index(model) if model in MODEL_TITLES else len(MODEL_TITLES)
 
 
-def _row(dataset: str, model: str, mean: Mean, stars: str) -> dict[str, Any]:
+def _row(dataset: str, model: str, kind: str, mean: Mean, stars: str) -> dict[str, Any]:
     paper = ACCURACIES.get((dataset, model))
     accuracy, interval = (paper.accuracy, paper.interval) if paper else (None, None)
     return {
         "dataset": dataset,
         "model": model,
+        "settings_kind": kind,
         **mean.row,
         "stars": stars,
         "paper_accuracy": accuracy,

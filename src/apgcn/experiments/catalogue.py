@@ -15,6 +15,7 @@ from apgcn.experiments.published import AMAZON_GRAPHS, CITATION_GRAPHS, GRAPHS, 
 from apgcn.experiments.scope import PROTOCOL, Scope
 from apgcn.experiments.store import Store
 from apgcn.models.catalogue import MODELS, settings_of
+from apgcn.models.given import KINDS
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,17 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
 
 
 def chosen(
-    name: str, *, models: Iterable[str] | None = None, datasets: Iterable[str] | None = None, runs: int = PROTOCOL
+    name: str,
+    *,
+    models: Iterable[str] | None = None,
+    datasets: Iterable[str] | None = None,
+    runs: int = PROTOCOL,
+    kind: str | None = None,
 ) -> list[tuple[Experiment, Scope]]:
     """What is asked for by name, `all` being everything; each with the models and graphs it is asked for.
 
-    Without a choice of models all that exist are meant; without one of graphs, the paper's.
+    Without a choice of models all that exist are meant; without one of graphs, the paper's; without a kind of settings,
+    those behind the paper's tables.
 
     Raises
     ------
@@ -88,8 +95,18 @@ def chosen(
     for experiment in selected:
         graphs = experiment.graphs if wanted is None else tuple(one for one in wanted if experiment.takes(one))
         if graphs:
-            scopes.append((experiment, Scope(wanted_models, graphs, runs)))
+            scopes.append((experiment, Scope(wanted_models, graphs, runs, kind)))
+    if kind is not None:
+        _check_kind(kind, [scope for _, scope in scopes])
     return scopes
+
+
+def _check_kind(kind: str, scopes: list[Scope]) -> None:
+    """Whether any of the models has settings of the kind, in words if not."""
+    if kind not in KINDS:
+        raise UnknownName("kind of settings", kind, KINDS)
+    if not any(pair for scope in scopes for pair in scope.pairs()):
+        raise InvalidInput(f"none of the models has {kind} settings for these graphs; apgcn models says which it has.")
 
 
 def everything(store: Store) -> list[tuple[Experiment, Scope]]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from apgcn.experiments import accuracy, density, sweep
 from apgcn.experiments.columns import GRAPH, MODEL, RUNS, STEPS
 from apgcn.experiments.exhibit import Column, Exhibit, Panel, Row, Table
-from apgcn.experiments.keys import Condition, RunKey
+from apgcn.experiments.keys import RunKey
 from apgcn.experiments.mean import Mean
 from apgcn.experiments.published import TABLE4
 from apgcn.experiments.record import Record
@@ -34,7 +34,7 @@ COLUMNS = (
 
 def plan(scope: Scope) -> list[RunKey]:
     """The runs of Tables 2 and 3 that halt."""
-    return accuracy.plan(Scope(tuple(sweep.sweeping(scope.models)), scope.datasets, scope.runs))
+    return accuracy.plan(replace(scope, models=tuple(sweep.sweeping(scope.models))))
 
 
 def content(store: Store, scope: Scope) -> Exhibit:
@@ -44,7 +44,7 @@ def content(store: Store, scope: Scope) -> Exhibit:
     together, apart = [], []
     for dataset in scope.datasets:
         for model in sweep.sweeping(scope.models):
-            records = store.of(Condition.of_paper(dataset, model), scope.runs)
+            records = store.of(scope.condition(dataset, model), scope.runs) if scope.takes(dataset, model) else []
             if not records:
                 continue
             shown += records

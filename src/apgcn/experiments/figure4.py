@@ -6,13 +6,12 @@ from apgcn.experiments import density, sweep
 from apgcn.experiments.columns import ACCURACY, GRAPH, MODEL, RUNS, STEPS
 from apgcn.experiments.comparable import comparable
 from apgcn.experiments.exhibit import Column, Exhibit, Panel, Row, Series, Table
-from apgcn.experiments.keys import Condition, RunKey
+from apgcn.experiments.keys import RunKey
 from apgcn.experiments.mean import Mean
 from apgcn.experiments.record import Record
 from apgcn.experiments.scope import PROTOCOL, Scope
 from apgcn.experiments.store import Store
 from apgcn.experiments.words import graph_title, model_title, number
-from apgcn.models.catalogue import MODELS
 
 LABELS = (5, 10, 20, 40, 60)  # the paper shows a curve and names no values
 
@@ -37,10 +36,9 @@ def plan(scope: Scope) -> list[RunKey]:
     """Every model with every number of labels."""
     return [
         key
-        for dataset in scope.datasets
-        for model in scope.models
+        for dataset, model in scope.pairs()
         for labels in LABELS
-        for key in Condition.of_paper(dataset, model, per_class=labels).first_runs(scope.runs or PROTOCOL)
+        for key in scope.condition(dataset, model, per_class=labels).first_runs(scope.runs or PROTOCOL)
     ]
 
 
@@ -53,9 +51,9 @@ def content(store: Store, scope: Scope) -> Exhibit:
         curves: list[Series] = []
         densities: list[Panel] = []
         for model in scope.models:
-            if model not in MODELS:
+            if not scope.takes(dataset, model):
                 continue
-            conditions = {labels: Condition.of_paper(dataset, model, per_class=labels) for labels in LABELS}
+            conditions = {labels: scope.condition(dataset, model, per_class=labels) for labels in LABELS}
             found = comparable({labels: store.of(one, scope.runs) for labels, one in conditions.items()})
             if len(found) < 2:
                 continue

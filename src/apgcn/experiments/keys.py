@@ -10,6 +10,8 @@ from typing import Any, Literal
 from apgcn.checks import check_whole
 from apgcn.datasets.catalogue import CATALOGUE
 from apgcn.models.catalogue import MODELS
+from apgcn.models.given import kinds_for
+from apgcn.models.network import has_weights
 from apgcn.splits import TEST_SEEDS, VALIDATION_SEEDS
 from apgcn.training.paper import divide_settings, paper_settings
 from apgcn.training.runs import MOST_RUNS
@@ -59,10 +61,17 @@ class Condition:
 
     @classmethod
     def of_paper(
-        cls, dataset: str, model: str, *, per_class: int = PER_CLASS, purpose: Purpose = "test", **changes: Scalar
+        cls,
+        dataset: str,
+        model: str,
+        *,
+        kind: str | None = None,
+        per_class: int = PER_CLASS,
+        purpose: Purpose = "test",
+        **changes: Scalar,
     ) -> Condition:
-        """The paper's settings for a graph, with changes by name."""
-        settings = as_dict(*paper_settings(dataset, model=model, **changes))
+        """The settings behind the paper's tables for a graph, or those of a kind, with changes by name."""
+        settings = as_dict(*paper_settings(dataset, model=model, kind=kind, **changes))
         return cls.of(dataset, model, settings, per_class=per_class, purpose=purpose)
 
     @property
@@ -72,8 +81,18 @@ class Condition:
         return {name: value for name, value in self.settings if usual.get(name, _NOTHING) != value}
 
     @property
+    def kind(self) -> str:
+        """Which kind of settings these are: "paper", "published" or "tuned"; "" for settings that nobody gave."""
+        if self.model not in MODELS or self.dataset not in CATALOGUE:
+            return ""
+        for kind in kinds_for(MODELS[self.model], self.dataset):
+            if self.settings == Condition.of_paper(self.dataset, self.model, kind=kind).settings:
+                return kind
+        return ""
+
+    @property
     def changes(self) -> dict[str, Scalar]:
-        """The settings that are not the paper's for this graph; all of them where graph or model are unknown."""
+        """The settings that are not those behind the paper's tables; all of them where graph or model are unknown."""
         if self.model not in MODELS or self.dataset not in CATALOGUE:
             return dict(self.settings)
         usual = dict(Condition.of_paper(self.dataset, self.model).settings)
@@ -89,9 +108,14 @@ class Condition:
         return f"{self.dataset}/{self.model}/{chosen}/labels={self.per_class}"
 
     def first_runs(self, count: int) -> list[RunKey]:
-        """The first runs of the protocol: every split with one initialisation, then with the next."""
+        """The first runs of the protocol: every split with one initialisation, then with the next.
+
+        A model without initial weights has one run per split, and no more.
+        """
         check_whole("runs", count, most=MOST_RUNS)
         seeds = TEST_SEEDS if self.purpose == "test" else VALIDATION_SEEDS
+        if self.model in MODELS and not has_weights(MODELS[self.model]):
+            count = min(count, len(seeds))
         return [RunKey(self, seeds[number % len(seeds)], number // len(seeds)) for number in range(count)]
 
 

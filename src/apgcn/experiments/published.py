@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CITATION_GRAPHS = ("citeseer", "cora_ml", "pubmed", "ms_academic")
-AMAZON_GRAPHS = ("amazon_computers", "amazon_photo")
+from apgcn.datasets import AMAZON_GRAPHS, CITATION_GRAPHS
+
 GRAPHS = CITATION_GRAPHS + AMAZON_GRAPHS
 
 MODEL_TITLES = {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from apgcn.experiments.comparable import comparable
-from apgcn.experiments.keys import Condition, RunKey, defaults
+from apgcn.experiments.keys import RunKey, defaults
 from apgcn.experiments.mean import Mean
 from apgcn.experiments.record import Record
 from apgcn.experiments.scope import PROTOCOL, Scope
@@ -21,20 +23,18 @@ def plan(scope: Scope) -> list[RunKey]:
     """Every penalty on every graph, all else as in the paper."""
     return [
         key
-        for dataset in scope.datasets
-        for model in sweeping(scope.models)
+        for dataset, model in replace(scope, models=tuple(sweeping(scope.models))).pairs()
         for penalty in PENALTIES
-        for key in _at(dataset, model, penalty).first_runs(scope.runs or PROTOCOL)
+        for key in scope.condition(dataset, model, penalty=penalty).first_runs(scope.runs or PROTOCOL)
     ]
 
 
 def swept(store: Store, scope: Scope, dataset: str, model: str) -> dict[float, list[Record]]:
     """The records by penalty, all of the same runs."""
-    return comparable({penalty: store.of(_at(dataset, model, penalty), scope.runs) for penalty in PENALTIES})
-
-
-def _at(dataset: str, model: str, penalty: float) -> Condition:
-    return Condition.of_paper(dataset, model, penalty=penalty)
+    if not scope.takes(dataset, model):
+        return {}
+    conditions = {penalty: scope.condition(dataset, model, penalty=penalty) for penalty in PENALTIES}
+    return comparable({penalty: store.of(condition, scope.runs) for penalty, condition in conditions.items()})
 
 
 def best(means: dict[float, Mean]) -> float:

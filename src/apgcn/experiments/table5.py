@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from apgcn.experiments.columns import GRAPH, MODEL
 from apgcn.experiments.exhibit import Column, Exhibit, Row, Table
-from apgcn.experiments.keys import Condition, RunKey
+from apgcn.experiments.keys import RunKey
 from apgcn.experiments.measurements import TimingRecord
 from apgcn.experiments.published import TABLE5, TIMED_MODELS
 from apgcn.experiments.scope import Scope
 from apgcn.experiments.store import Store
 from apgcn.experiments.timing import TIMED, WARM_UP, timed, timing_key
 from apgcn.experiments.words import number, settings_text
+from apgcn.models.catalogue import MODELS
+from apgcn.models.network import has_weights
 
 NOTES = (
     "An epoch is a training step and an evaluation of one run alone (a pack of one), one thread on a CPU; medians over "
     f"{TIMED} epochs after {WARM_UP} that do not count, and their quartiles.",
+    "A model without weights has no epochs and is not here.",
     "A median does not see that AP-GCN's halting unit learns on every fifth epoch only, which makes that one longer.",
     "Timed once per hardware and store: remove timings.log to time again, on a machine that does nothing else.",
     "The paper does not name its GPU: compare models within one column, not our column with the paper's.",
@@ -49,11 +52,10 @@ def plan(scope: Scope) -> list[RunKey]:
 
 def measure(store: Store, scope: Scope, *, device: str, command: str) -> None:
     """Time the models and graphs that were not timed on this hardware yet, one after the other."""
-    for dataset in scope.datasets:
-        for model in scope.models:
-            condition = Condition.of_paper(dataset, model)
-            if timing_key(condition, device) not in store.timings:
-                store.keep_timing(timed(condition, device=device, command=command))
+    for dataset, model in scope.pairs():
+        condition = scope.condition(dataset, model)
+        if has_weights(MODELS[model]) and timing_key(condition, device) not in store.timings:
+            store.keep_timing(timed(condition, device=device, command=command))
 
 
 def content(store: Store, scope: Scope) -> Exhibit:

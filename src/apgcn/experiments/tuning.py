@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from apgcn.errors import MissingPackage
-from apgcn.experiments.keys import Condition, RunKey, defaults
+from apgcn.experiments.keys import Condition, RunKey
 from apgcn.experiments.mean import Mean
 from apgcn.experiments.store import Store
+from apgcn.models.catalogue import MODELS
+from apgcn.models.network import has_weights
 
 
 class Range(NamedTuple):
@@ -25,7 +28,17 @@ SPACE = {
     "l2": Range(1e-5, 1e-1, log=True),
     "dropout": Range(0.0, 0.8),
     "max_steps": Range(2, 20, whole=True),
+    "teleport": Range(0.02, 0.5, log=True),
+    "stacks": Range(1, 4, whole=True),
+    "depth": Range(1, 4, whole=True),
+    "ridge": Range(0.1, 100.0, log=True),
 }
+
+
+def searched(model: str) -> list[str]:
+    """The settings of a model that can be looked for; a model without weights is not trained, so l2 has no say."""
+    known = {field.name for field in fields(MODELS[model])} | ({"l2"} if has_weights(MODELS[model]) else set())
+    return [name for name in SPACE if name in known]
 
 
 class Trial(NamedTuple):
@@ -52,6 +65,7 @@ def tune(
     trials: int,
     runs: int,
     run: Runner,
+    names: Sequence[str] | None = None,
     seed: int = 0,
 ) -> list[Trial]:
     """Try the paper's settings, then what optuna's TPE sampler proposes; the best comes first.
@@ -65,10 +79,12 @@ def tune(
         How many, the paper's settings not counted.
     runs : int
         How many runs on validation splits judge a trial.
+    names : sequence of str, optional
+        The settings that are looked for; all of `searched`, if none is named.
     run : function
         Makes sure that the store has the records of the keys of a trial, and is told its number; see `fill`.
     """
-    names = [name for name in SPACE if name in defaults(model)]
+    names = searched(model) if names is None else names
     study = _study(seed)
     done = [_tried(store, run, Condition.of_paper(dataset, model, purpose="validation"), runs, number=0)]
     for number in range(1, trials + 1):

@@ -7,6 +7,7 @@ from typing import Any
 
 from apgcn.datasets import CATALOGUE
 from apgcn.experiments.published import MODEL_TITLES
+from apgcn.models.catalogue import MODELS
 
 NOTHING = "–"
 
@@ -17,8 +18,8 @@ def graph_title(dataset: str) -> str:
 
 
 def model_title(model: str) -> str:
-    """As the paper writes it; a name that nobody knows as it is."""
-    return MODEL_TITLES.get(model, model)
+    """As a table calls it; a name that nobody knows as it is."""
+    return MODELS[model].title if model in MODELS else MODEL_TITLES.get(model, model)
 
 
 def titled(dataset: str, model: str) -> str:

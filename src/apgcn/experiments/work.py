@@ -19,7 +19,7 @@ from apgcn.experiments.record import Record
 from apgcn.experiments.store import Store
 from apgcn.splits import split_for_test, split_for_validation
 from apgcn.tensors import GraphTensors
-from apgcn.training.loop import Pack, train_pack
+from apgcn.training.loop import train_pack
 from apgcn.training.paper import divide_settings
 from apgcn.training.runs import Run
 from apgcn.training.summary import versions
@@ -40,7 +40,7 @@ def train_planned(pack: PlannedPack, report: Callable[[float], None], *, device:
     with one_thread():
         graph = _tensors(pack.condition.dataset, place)
         started = time.perf_counter()
-        results = train_pack(Pack(graph, runs, model, training), lambda at: report(at.share))
+        results = train_pack(graph, runs, model, training, lambda at: report(at.share))
         seconds = time.perf_counter() - started
     epochs = sum(result.epochs for result in results)
     records = [

@@ -6,17 +6,40 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from apgcn.checks import check_number, check_share, check_whole
+from apgcn.datasets.catalogue import AMAZON_GRAPHS
 from apgcn.graph import Graph
 from apgcn.layers import Linear, dropout
+from apgcn.models.given import AP_GCN, Given, Kind, protocol
+from apgcn.models.memory import heard, stored_features
 from apgcn.noise import Noise
-from apgcn.operators import NormalizedAdjacency
+from apgcn.operators import NormalizedAdjacency, Operator
 from apgcn.propagation import AdaptivePropagation, Propagated
 from apgcn.tensors import GraphTensors
+
+SCRIPT = "the authors' script, see docs/paper_vs_code.md"
+
+
+def _given(kind: Kind) -> tuple[Given, ...]:
+    """What the paper sets; its model's own paper being the paper, it is the published kind too."""
+    text = {"hidden": 64, "dropout": 0.5, "edge_dropout": 0.5, "max_steps": 10, "halting_every": 5}
+    return (
+        protocol(kind),
+        Given(kind, AP_GCN, {**text, "learning_rate": 0.01, "l2": 0.008, "seed_dropout": 0.0, "update_dropout": 0.0}),
+        Given(kind, SCRIPT, {"epsilon": 0.01}),
+        Given(kind, "AP-GCN paper, Table IV", {"penalty": 0.001}, ("citeseer", "pubmed")),
+        Given(kind, "AP-GCN paper, Table IV", {"penalty": 0.005}, ("cora_ml",)),
+        Given(kind, "not in the paper: as for Cora-ML", {"penalty": 0.005}, ("cora",)),
+        Given(kind, "AP-GCN paper, Table IV", {"penalty": 0.05}, ("ms_academic", *AMAZON_GRAPHS)),
+        Given(kind, AP_GCN, {"l2": 0.0}, AMAZON_GRAPHS),
+        Given(kind, SCRIPT, {"seed_dropout": 0.5, "update_dropout": 0.5, "watch": "training"}, AMAZON_GRAPHS),
+    )
+
+
+OURS = tuple(Given("tuned", "AP-GCN's", one.values, one.datasets) for one in _given("paper"))  # for its variations
 
 
 @dataclass(frozen=True)
@@ -29,6 +52,9 @@ class APGCNSettings:
     """
 
     name: ClassVar[str] = "apgcn"
+    title: ClassVar[str] = "AP-GCN"
+    citation: ClassVar[str] = "Spinelli, Scardapane and Uncini, IEEE TNNLS 2020"
+    given: ClassVar[tuple[Given, ...]] = (*_given("paper"), *_given("published"))
 
     hidden: int = 64
     dropout: float = 0.5
@@ -47,6 +73,10 @@ class APGCNSettings:
             check_share(name, getattr(self, name))
         check_number("penalty", self.penalty)
 
+    def operator(self, classes: int, noise: Noise) -> Operator:
+        """One step of listening; a variation of AP-GCN has another."""
+        return NormalizedAdjacency(self.edge_dropout)
+
     def build(self, graph: GraphTensors, noise: Noise) -> APGCN:
         """A pack of networks for a graph, one per run of the noise."""
         return APGCN(self, features=graph.num_features, classes=graph.classes, noise=noise)
@@ -56,12 +86,11 @@ class APGCNSettings:
 
         The factors count the copies that dropout, the backward pass and Adam make.
         """
-        stored = graph.num_nodes * graph.num_features if isinstance(graph.features, np.ndarray) else graph.features.nnz
         hidden = graph.num_nodes * self.hidden
         states = (self.max_steps + 1) * graph.num_nodes * graph.num_classes
-        messages = self.max_steps * (graph.num_directed_edges + graph.num_nodes)
+        messages = self.max_steps * heard(graph)
         weights = graph.num_features * self.hidden
-        return 8 * stored + 6 * hidden + 8 * states + 8 * messages + 8 * weights
+        return 8 * stored_features(graph) + 6 * hidden + 8 * states + 8 * messages + 8 * weights
 
 
 class APGCN(nn.Module):
@@ -96,7 +125,7 @@ class APGCN(nn.Module):
         self.first = Linear(features, settings.hidden, noise=noise)
         self.second = Linear(settings.hidden, classes, noise=noise)
         self.propagation = AdaptivePropagation(
-            NormalizedAdjacency(settings.edge_dropout),
+            settings.operator(classes, noise),
             channels=classes,
             noise=noise,
             max_steps=settings.max_steps,

@@ -1,13 +1,14 @@
-"""What must a network offer to be trained here? Any class with these methods is one; none needs to inherit."""
+"""What must a network offer to be trained here? Any class with these methods is one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
 from apgcn.graph import Graph
+from apgcn.models.given import Given
 from apgcn.noise import Noise
 from apgcn.propagation import Propagated
 from apgcn.tensors import GraphTensors
@@ -37,13 +38,26 @@ class Network(Protocol):
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
 
 
-class ModelSettings(Protocol):
-    """What can be chosen about a network: a frozen dataclass that can build it."""
+class PlainNetwork(nn.Module):
+    """What most networks have in common: listening costs nothing, and all weights learn on every epoch."""
 
-    @property
-    def name(self) -> str:
-        """What users call the model."""
-        ...
+    def penalties(self, outcome: Propagated, nodes: Tensor) -> Tensor:
+        return outcome.output.new_zeros(len(nodes))
+
+    def learns(self, parameter: nn.Parameter, epoch: int) -> bool:
+        return True
+
+
+class ModelSettings(Protocol):
+    """What can be chosen about a network: a frozen dataclass that can build it.
+
+    A model without weights has, instead of `build`, a method `solve(graph, seeds)` that answers at once: see `btfp`.
+    """
+
+    name: ClassVar[str]  # what users call the model
+    title: ClassVar[str]  # what a table calls it
+    citation: ClassVar[str]  # its paper
+    given: ClassVar[tuple[Given, ...]]  # settings, and where each comes from
 
     @property
     def max_steps(self) -> int:
@@ -57,3 +71,8 @@ class ModelSettings(Protocol):
     def floats_per_run(self, graph: Graph) -> int:
         """About how many numbers one run of a pack keeps in memory while it trains."""
         ...
+
+
+def has_weights(model: Any) -> bool:
+    """Whether a model (or its class of settings) is trained from initial weights, run by run."""
+    return not hasattr(model, "solve")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from apgcn.models.network import ModelSettings, Network
+from apgcn.models.network import ModelSettings, Network, has_weights
 from apgcn.noise import Noise
 from apgcn.tensors import GraphTensors
 from apgcn.training.history import Evaluation, HistoryLog
@@ -16,6 +16,7 @@ from apgcn.training.objective import Nodes, objective
 from apgcn.training.result import RunResult
 from apgcn.training.runs import Run
 from apgcn.training.settings import TrainingSettings
+from apgcn.training.solving import solved
 from apgcn.training.stopping import EarlyStopping
 
 
@@ -31,8 +32,20 @@ class Progress(NamedTuple):
     share: float
 
 
-def train_pack(pack: Pack, progress: Callable[[Progress], None] | None = None) -> list[RunResult]:
-    """Train the runs of a pack together, each as if it were alone, until the last has stopped."""
+def train_pack(
+    graph: GraphTensors,
+    runs: Sequence[Run],
+    model: ModelSettings,
+    training: TrainingSettings,
+    progress: Callable[[Progress], None] | None = None,
+) -> list[RunResult]:
+    """Train runs together, each as if it were alone, until the last has stopped.
+
+    A model without weights is not trained: it answers at once.
+    """
+    if not has_weights(model):
+        return solved(graph, runs, model)
+    pack = Pack(graph, runs, model, training)
     while pack.going:
         pack.epoch()
         if progress:
@@ -53,7 +66,9 @@ class Pack:
         self.noise = Noise([run.noise_seed for run in runs], device=device)
         self.model: Network = model.build(graph, self.noise)
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=training.learning_rate, fused=True)
-        self.stopping = EarlyStopping(len(runs), patience=training.patience, device=device)
+        self.stopping = EarlyStopping(
+            len(runs), patience=training.patience, loss_alone=training.stop_on == "loss", device=device
+        )
         self.train = Nodes.of([run.split.train for run in runs], graph.labels, what="training")
         self.stop = Nodes.of([run.split.stopping for run in runs], graph.labels, what="stopping")
         self.members = torch.arange(len(runs), device=device)  # which run stands where in the pack

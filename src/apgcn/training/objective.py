@@ -63,5 +63,6 @@ def objective(model: Network, outcome: Propagated, train: Nodes, *, l2: float) -
 
     Being independent, the runs of a pack can be trained through the sum of their objectives.
     """
-    shrunk = sum((weight.square().sum((1, 2)) for weight in model.decayed()), start=torch.zeros(()))
+    squares = (weight.square() for weight in model.decayed())
+    shrunk = sum((square.sum(tuple(range(1, square.ndim))) for square in squares), start=torch.zeros(()))
     return train.cross_entropy(outcome.output) + l2 / 2 * shrunk + model.penalties(outcome, train.index)

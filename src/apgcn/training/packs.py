@@ -13,7 +13,7 @@ from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
 from apgcn.models.network import ModelSettings
 from apgcn.tensors import GraphTensors
-from apgcn.training.loop import Pack, Progress, train_pack
+from apgcn.training.loop import Progress, train_pack
 from apgcn.training.result import RunResult
 from apgcn.training.runs import Run, check_run
 from apgcn.training.settings import TrainingSettings
@@ -65,15 +65,15 @@ def train(
     with one_thread():
         tensors = GraphTensors.of(graph, device=place)
         for numbers in divide(runs, most=most):
-            pack = Pack(tensors, [runs[number] for number in numbers], model, training)
             report = _among(progress, done=len(results), all_runs=len(runs), pack=len(numbers)) if progress else None
-            results.update(zip(numbers, train_pack(pack, report), strict=True))
+            trained = train_pack(tensors, [runs[number] for number in numbers], model, training, report)
+            results.update(zip(numbers, trained, strict=True))
     return [results[number] for number in range(len(runs))]
 
 
 def _checked(runs: Any, graph: Graph, model: Any) -> list[Run]:
     """The runs as a list, if they can be trained on this graph."""
-    if not hasattr(model, "build"):
+    if not hasattr(model, "floats_per_run") or isinstance(model, type):
         raise InvalidInput(f"model must be the settings of a model, such as APGCNSettings(), got {model!r}.")
     if graph.num_features == 0 or graph.num_classes == 0:
         raise InvalidInput(f"{graph.name} must have at least one feature and one label to be trained on.")
@@ -126,9 +126,11 @@ def pack_size(graph: Graph, model: ModelSettings, device: torch.device, *, worke
     memory = memory_of(device) // workers
     if bytes_per_run > memory:
         share = f" for each of {workers} workers; use fewer, " if workers > 1 else "; "
+        less = getattr(model, "to_need_less", "make max_steps or hidden smaller")
         raise InvalidInput(
-            f"one run on {graph.name} needs about {bytes_per_run / 2**30:.1f} GiB of memory, but {device} has "
-            f"{memory / 2**30:.1f} GiB{share}make max_steps or hidden smaller, or use a larger machine."
+            f"one run of {model.title} on {graph.name} needs about {bytes_per_run:,} bytes of memory "
+            f"({bytes_per_run / 2**30:.1f} GiB), but {device} has "
+            f"{memory / 2**30:.1f} GiB{share}{less}, or use a larger machine."
         )
     fitting = max(1, int(SHARE * memory) // bytes_per_run)
     return fitting if device.type == "cuda" else min(fitting, MOST_ON_CPU)

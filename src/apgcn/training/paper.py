@@ -1,4 +1,4 @@
-"""What does the paper set for a graph?"""
+"""Which settings does a model have for a graph?"""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from typing import Any
 
 from apgcn.datasets.catalogue import describe
 from apgcn.models.catalogue import settings_of
+from apgcn.models.given import settings_given
 from apgcn.models.network import ModelSettings
 from apgcn.training.settings import TrainingSettings
 
 
-def paper_settings(dataset: str, *, model: str = "apgcn", **changes: Any) -> tuple[Any, TrainingSettings]:
-    """The paper's settings for a graph of the catalogue (for Amazon, its script's), with changes by name.
+def paper_settings(
+    dataset: str, *, model: str = "apgcn", kind: str | None = None, **changes: Any
+) -> tuple[Any, TrainingSettings]:
+    """The settings behind the paper's tables for a graph of the catalogue, with changes by name.
+
+    Those are what the authors ran (for AP-GCN on Amazon, their script), or what was published with the numbers that
+    they copied. With a kind, "published", "paper" or "tuned", the settings of that kind; see `apgcn models`.
 
     Examples
     --------
@@ -21,7 +27,8 @@ def paper_settings(dataset: str, *, model: str = "apgcn", **changes: Any) -> tup
     >>> model.penalty, model.max_steps, training.watch
     (0.05, 5, 'training')
     """
-    return divide_settings(model, {**describe(dataset).paper, **changes})
+    given = settings_given(settings_of(model), describe(dataset).name, kind)
+    return divide_settings(model, {**{name: sourced.value for name, sourced in given.items()}, **changes})
 
 
 def divide_settings(model: str, values: Mapping[str, Any]) -> tuple[ModelSettings, TrainingSettings]:

@@ -9,6 +9,7 @@ from apgcn.checks import check_number, check_whole
 from apgcn.errors import InvalidInput
 
 Watch = Literal["stopping", "training"]
+StopOn = Literal["either", "loss"]
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,8 @@ class TrainingSettings:
 
     `watch` is the loss that resets patience and breaks ties between equal stopping accuracies: the cross-entropy of the
     stopping set (the paper's text), or the whole objective on the training set, dropout off (the authors' script).
+    `stop_on` says what counts as an improvement: a better accuracy or a better loss, the most accurate epoch being the
+    best (the protocol); or a better loss alone, the epoch of the lowest being the best (the first GCN).
     """
 
     learning_rate: float = 0.01
@@ -24,11 +27,13 @@ class TrainingSettings:
     patience: int = 100
     max_epochs: int = 10_000
     watch: Watch = "stopping"
+    stop_on: StopOn = "either"
 
     def __post_init__(self) -> None:
         check_number("learning_rate", self.learning_rate, positive=True)
         check_number("l2", self.l2)
         for name in ("patience", "max_epochs"):
             check_whole(name, getattr(self, name))
-        if self.watch not in get_args(Watch):
-            raise InvalidInput(f"watch must be one of {', '.join(get_args(Watch))}, got {self.watch!r}.")
+        for name, words in (("watch", get_args(Watch)), ("stop_on", get_args(StopOn))):
+            if getattr(self, name) not in words:
+                raise InvalidInput(f"{name} must be one of {', '.join(words)}, got {getattr(self, name)!r}.")

@@ -11,7 +11,8 @@ class EarlyStopping:
 
     The best epoch has the highest stopping accuracy; ties are broken by the lower watched loss. Patience is reset when
     either the accuracy or the loss is better than ever before; a run is finished when it has been without such an
-    improvement for `patience` epochs.
+    improvement for `patience` epochs. With `loss_alone` accuracy has no say: the best epoch has the lowest loss, and
+    only that resets patience.
 
     Attributes
     ----------
@@ -19,8 +20,9 @@ class EarlyStopping:
         The epoch of it, counted from 1.
     """
 
-    def __init__(self, runs: int, *, patience: int, device: torch.device | str = "cpu"):
+    def __init__(self, runs: int, *, patience: int, loss_alone: bool = False, device: torch.device | str = "cpu"):
         self.patience = patience
+        self.loss_alone = loss_alone
         self.last_improvement = torch.zeros(runs, dtype=torch.int64, device=device)
         self.best_accuracy = torch.full((runs,), -1.0, dtype=torch.float64, device=device)
         self.loss_at_best = torch.full((runs,), torch.inf, device=device)
@@ -28,6 +30,8 @@ class EarlyStopping:
 
     def update(self, epoch: int, accuracy: Tensor, loss: Tensor) -> Tensor:
         """Take in an epoch's evaluation; says which runs are now at their best."""
+        if self.loss_alone:
+            accuracy = torch.zeros_like(accuracy)  # all equal: ties, which the loss breaks
         accuracy = accuracy.masked_fill(~loss.isfinite(), -1.0)  # a run that has diverged is never at its best
         higher = accuracy > self.best_accuracy
         best = higher | ((accuracy == self.best_accuracy) & (loss < self.loss_at_best))

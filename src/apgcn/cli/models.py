@@ -1,0 +1,48 @@
+"""`apgcn models`: list the models, their settings, and where each setting comes from."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from apgcn.cli import show
+
+
+def models(
+    model: Annotated[str | None, typer.Argument(help="A name; default: all.")] = None,
+    dataset: Annotated[str, typer.Option(help="The graph whose settings are shown.")] = "cora_ml",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """List the models: paper, number of weights, settings, and where each setting comes from."""
+    from apgcn.datasets.catalogue import describe
+    from apgcn.models.catalogue import MODELS, settings_of
+
+    graph = describe(dataset)
+    chosen = MODELS if model is None else {model: settings_of(model)}
+    listed = {name: _described(settings, graph) for name, settings in chosen.items()}
+    if as_json:
+        print(json.dumps({"dataset": dataset, "models": [{"name": name, **one} for name, one in listed.items()]}))
+    else:
+        show.models(listed, dataset)
+
+
+def _described(model: Any, dataset: Any) -> dict[str, Any]:
+    """A model as plain values."""
+    from apgcn.models.catalogue import count_weights
+    from apgcn.models.given import kinds_for, settings_given
+    from apgcn.training.paper import paper_settings
+
+    kinds = kinds_for(model, dataset.name)
+    usual, _ = paper_settings(dataset.name, model=model.name)
+    return {
+        "title": model.title,
+        "paper": model.citation,
+        "weights": count_weights(usual, features=dataset.features, classes=dataset.classes),
+        "usual": kinds[0],
+        "settings": {
+            kind: {name: sourced._asdict() for name, sourced in settings_given(model, dataset.name, kind).items()}
+            for kind in kinds
+        },
+    }

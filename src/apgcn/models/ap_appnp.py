@@ -1,0 +1,32 @@
+"""AP-APPNP: AP-GCN whose steps are those of APPNP, a little of every node's own prediction coming back at each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from apgcn.checks import check_share
+from apgcn.models.apgcn import OURS, APGCNSettings
+from apgcn.models.given import Given
+from apgcn.noise import Noise
+from apgcn.operators import PageRank
+
+
+@dataclass(frozen=True)
+class APAPPNPSettings(APGCNSettings):
+    """AP-GCN's settings, and the teleport of the PageRank steps."""
+
+    name: ClassVar[str] = "ap-appnp"
+    title: ClassVar[str] = "AP-APPNP"
+    citation: ClassVar[str] = "this library; the paper names it as future work"
+    given: ClassVar[tuple[Given, ...]] = (*OURS, Given("tuned", "APPNP's", {"teleport": 0.1}))
+
+    teleport: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_share("teleport", self.teleport)
+
+    def operator(self, classes: int, noise: Noise) -> PageRank:
+        """One step of listening."""
+        return PageRank(self.teleport, self.edge_dropout)

@@ -1,0 +1,130 @@
+"""ARMA: Bianchi et al., Graph Neural Networks with Convolutional ARMA Filters, 2019."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from apgcn.checks import check_share, check_whole
+from apgcn.datasets.catalogue import AMAZON_GRAPHS
+from apgcn.graph import Graph
+from apgcn.layers import dropout, glorot, side_by_side, zeros
+from apgcn.models.given import AP_GCN, Given, protocol
+from apgcn.models.memory import heard, stored_features
+from apgcn.models.network import PlainNetwork
+from apgcn.noise import Noise
+from apgcn.propagation import Propagated
+from apgcn.sparse import SparseMatrix
+from apgcn.tensors import GraphTensors
+
+SPEKTRAL = "the authors' example in their library spektral (citation graphs)"
+VALIDATION = "not in the AP-GCN paper; ours, on validation seeds: results/tuning"
+
+
+@dataclass(frozen=True)
+class ARMASettings:
+    """What can be chosen about ARMA: two layers, in each `stacks` filters of `depth` recursions that share weights.
+
+    `skip_dropout` takes values of a layer's input where the recursions add it again.
+    """
+
+    name: ClassVar[str] = "arma"
+    title: ClassVar[str] = "ARMA"
+    citation: ClassVar[str] = "Bianchi et al., 2019"
+    given: ClassVar[tuple[Given, ...]] = (
+        protocol("published"),
+        Given(
+            "published",
+            SPEKTRAL,
+            {"hidden": 16, "stacks": 2, "depth": 1, "dropout": 0.5, "skip_dropout": 0.75, "l2": 5e-5},
+        ),
+        protocol("paper"),
+        Given("paper", AP_GCN, {"hidden": 64, "dropout": 0.5, "l2": 0.008}),
+        Given("paper", AP_GCN, {"l2": 0.0}, AMAZON_GRAPHS),
+        Given("paper", VALIDATION, {"stacks": 2, "depth": 1, "skip_dropout": 0.5}),
+    )
+
+    hidden: int = 64
+    stacks: int = 2
+    depth: int = 1
+    dropout: float = 0.5
+    skip_dropout: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name in ("hidden", "stacks", "depth"):
+            check_whole(name, getattr(self, name))
+        for name in ("dropout", "skip_dropout"):
+            check_share(name, getattr(self, name))
+
+    @property
+    def max_steps(self) -> int:
+        return 2 * self.depth
+
+    def build(self, graph: GraphTensors, noise: Noise) -> ARMA:
+        """A pack of networks for a graph, one per run of the noise."""
+        return ARMA(self, features=graph.num_features, classes=graph.classes, noise=noise)
+
+    def floats_per_run(self, graph: Graph) -> int:
+        """About how many numbers one run of a pack keeps in memory while it trains."""
+        width = self.stacks * self.hidden
+        states = (6 + 4 * self.depth) * graph.num_nodes * width
+        return 12 * stored_features(graph) + states + heard(graph) + 16 * graph.num_features * width
+
+
+class ARMA(PlainNetwork):
+    """Two layers of ARMA filters, dropout before each; ReLU in the recursions of the first, none in the second.
+
+    l2 shrinks the first layer's weights.
+    """
+
+    def __init__(self, settings: ARMASettings, *, features: int, classes: int, noise: Noise):
+        super().__init__()
+        self.settings = settings
+        size = {"stacks": settings.stacks, "depth": settings.depth}
+        self.first = Filters(features, settings.hidden, **size, noise=noise, relu=True)
+        self.second = Filters(settings.hidden, classes, **size, noise=noise, relu=False)
+
+    def forward(self, graph: GraphTensors, noise: Noise | None = None) -> Propagated:
+        """Logits of all nodes. With noise this is training, without it evaluation."""
+        m, skip = graph.adjacency.normalized_without_loops, self.settings.skip_dropout
+        h = self.first(dropout(graph.features, self.settings.dropout, noise), m, skip, noise)
+        output = self.second(dropout(h, self.settings.dropout, noise), m, skip, noise)
+        return Propagated.everywhere(output, steps=self.settings.max_steps)
+
+    def decayed(self) -> Iterable[Tensor]:
+        """The weights that l2 regularisation shrinks: the first layer's."""
+        return self.first.weights()
+
+
+class Filters(nn.Module):
+    """One layer: the mean of several stacks, each a recursion with weights of its own.
+
+        Z^0     = X W_0
+        Z^t     = ReLU(M Z^(t-1) W + X V + b)       t = 1..depth, W from t = 2 on
+        output  = mean over stacks of Z^depth
+
+    M = D^-1/2 A D^-1/2, no node hearing itself but through X V.
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, stacks: int, depth: int, noise: Noise, relu: bool):
+        super().__init__()
+        self.depth, self.relu = depth, relu
+        self.w_0, self.v = glorot(noise, stacks, inputs, outputs), glorot(noise, stacks, inputs, outputs)
+        self.w = glorot(noise, stacks, outputs, outputs) if depth > 1 else None
+        self.b = zeros(noise, stacks, 1, outputs)
+
+    def forward(self, x: Tensor | SparseMatrix, m: SparseMatrix, skip: float, noise: Noise | None) -> Tensor:
+        own = side_by_side(dropout(x, skip, noise), self.v) + self.b  # (runs, stacks, nodes, outputs)
+        z = side_by_side(x, self.w_0)
+        for t in range(1, self.depth + 1):
+            if self.w is not None and t > 1:
+                z = z @ self.w
+            z = (m @ z.flatten(0, 1)).view_as(z) + own
+            z = z.relu() if self.relu else z
+        return z.mean(1)
+
+    def weights(self) -> list[Tensor]:
+        return [weight for weight in (self.w_0, self.v, self.w) if weight is not None]

@@ -1,0 +1,133 @@
+"""Bt.FP: Buchnik and Cohen, Bootstrapped Graph Diffusions: Exposing the Power of Nonlinearity, SIGMETRICS 2018."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from apgcn.checks import check_number, check_share, check_whole
+from apgcn.graph import Graph
+from apgcn.models.given import PPNP, Given
+from apgcn.models.memory import heard
+from apgcn.operators import PageRank
+from apgcn.propagation import Propagated, listen
+from apgcn.sparse import SparseMatrix
+from apgcn.tensors import GraphTensors
+
+VALIDATION = "not in the papers as far as we know; ours, on validation seeds"
+ITERATIONS = 30  # of conjugate gradients in every round, begun where the round before ended
+
+
+@dataclass(frozen=True)
+class BtFPSettings:
+    """What can be chosen about bootstrapped feature propagation.
+
+    `teleport` is the return probability and `max_steps` the number of steps of the diffusion; `rounds` of
+    self-training each add the share `growth` of all nodes; `ridge` is how much the classifier shrinks its weights.
+    """
+
+    name: ClassVar[str] = "btfp"
+    title: ClassVar[str] = "Bt.FP"
+    citation: ClassVar[str] = "Buchnik and Cohen, SIGMETRICS 2018"
+    given: ClassVar[tuple[Given, ...]] = (
+        Given("published", PPNP, {"teleport": 0.2, "max_steps": 10, "rounds": 10, "growth": 0.1}),
+        Given("published", VALIDATION, {"ridge": 1.0}),
+    )
+    to_need_less: ClassVar[str] = "give the graph fewer features"
+
+    teleport: float = 0.2
+    max_steps: int = 10
+    rounds: int = 10
+    growth: float = 0.1
+    ridge: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_whole("max_steps", self.max_steps)
+        check_whole("rounds", self.rounds, least=0)
+        for name in ("teleport", "growth"):
+            check_share(name, getattr(self, name))
+        check_number("ridge", self.ridge, positive=True)
+
+    def solve(self, graph: GraphTensors, seeds: Tensor) -> Propagated:
+        """The answer for training nodes `seeds` of shape (runs, m).
+
+            F     = the features, diffused: z^k = (1 - teleport) A z^(k-1) + teleport X, every row scaled to length 1
+            W     = argmin |F W - Y|^2 over labelled nodes + ridge |W|^2          Y: 1 at the label, 0 elsewhere
+            then, `rounds` times: nodes without a label whose softmax(F W) has the lowest entropy get the class that it
+            names, `growth` n of them, shared among classes as the predictions are; and W anew
+
+        Nothing is drawn: a run depends on its split alone.
+        """
+        f = diffused(graph, teleport=self.teleport, steps=self.max_steps)
+        known = torch.full((len(seeds), len(f)), -1, device=f.device)
+        known.scatter_(1, seeds, graph.labels[seeds])
+        w = f.new_zeros(f.shape[1], len(seeds), graph.classes)
+        for round_number in range(self.rounds + 1):
+            w = ridge_regression(f, known, w, strength=self.ridge)
+            scores = (f @ w.flatten(1)).view(len(f), *w.shape[1:]).transpose(0, 1)  # (runs, nodes, classes)
+            if round_number < self.rounds:
+                known = grown(known, scores, growth=self.growth)
+        return Propagated.everywhere(scores, steps=self.max_steps)
+
+    def floats_per_run(self, graph: Graph) -> int:
+        """About how many numbers one run of a pack keeps in memory while it is solved."""
+        shared = 4 * graph.num_nodes * graph.num_features  # counted for every run, though all share it
+        return shared + 8 * (graph.num_nodes + graph.num_features) * graph.num_classes + heard(graph)
+
+
+def diffused(graph: GraphTensors, *, teleport: float, steps: int) -> Tensor:
+    """The features after so many steps of PageRank, each node's scaled to length 1; (nodes, features)."""
+    x = graph.features
+    if isinstance(x, SparseMatrix):
+        x = x @ torch.eye(x.pattern.shape[1], device=x.values.device, dtype=x.values.dtype)[None]
+        x = x[0]
+    operator = PageRank(teleport, edge_dropout=0.0)
+    heard_of = listen(operator, x[None], graph.adjacency, steps=steps, noise=None)[-1][0]
+    return functional.normalize(heard_of, dim=1)
+
+
+def ridge_regression(f: Tensor, known: Tensor, w: Tensor, *, strength: float) -> Tensor:
+    """(F^T S F + strength I)^-1 F^T S Y, with S keeping labelled nodes, by conjugate gradients begun at w.
+
+    Parameters
+    ----------
+    f : Tensor of shape (nodes, features)
+    known : Tensor of shape (runs, nodes)
+        Classes, -1 for none.
+    w : Tensor of shape (features, runs, classes)
+        The runs stand side by side, so that every product is one wide one.
+    """
+    shape, w = w.shape, w.flatten(1)
+    labelled = (known.T >= 0).repeat_interleave(shape[2], dim=1).to(f)  # (nodes, runs * classes)
+    y = functional.one_hot(known.T.clamp(min=0), shape[2]).flatten(1) * labelled
+    residual = f.T @ (y - labelled * (f @ w)) - strength * w
+    direction, size = residual, residual.square().sum(0)  # every run and class goes its own way
+    smallest = torch.finfo(f.dtype).tiny  # for those that are there
+    for _ in range(ITERATIONS):
+        curved = f.T @ (labelled * (f @ direction)) + strength * direction
+        step = size / (direction * curved).sum(0).clamp(min=smallest)
+        w = w + step * direction
+        residual = residual - step * curved
+        size, before = residual.square().sum(0), size
+        direction = residual + size / before.clamp(min=smallest) * direction
+    return w.view(shape)
+
+
+def grown(known: Tensor, scores: Tensor, *, growth: float) -> Tensor:
+    """The known classes (runs, nodes) and, besides, those of the nodes whose prediction is most certain."""
+    surprise = functional.log_softmax(scores, dim=-1)
+    entropy = -(surprise.exp() * surprise).sum(-1)
+    predicted = scores.argmax(-1)
+    after = known.clone()
+    for label in range(scores.shape[-1]):
+        named = predicted == label
+        wanted = (growth * named.sum(1, keepdim=True)).round()  # growth n, times the share of the class
+        candidates = named & (known < 0)
+        order = entropy.masked_fill(~candidates, torch.inf).argsort(dim=1, stable=True)
+        place = order.argsort(dim=1)  # of every node, the most certain candidate first
+        after[candidates & (place < wanted)] = label
+    return after

@@ -1,0 +1,115 @@
+"""PPNP: Gasteiger et al., Predict then Propagate: Graph Neural Networks meet Personalized PageRank, ICLR 2019."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from apgcn.checks import check_share, check_whole
+from apgcn.devices import memory_of
+from apgcn.errors import InvalidInput
+from apgcn.graph import Graph
+from apgcn.layers import Linear, dropout
+from apgcn.models.given import PPNP as PPNP_PAPER
+from apgcn.models.given import Given, protocol
+from apgcn.models.memory import stored_features
+from apgcn.models.network import PlainNetwork
+from apgcn.noise import Noise
+from apgcn.propagation import Propagated
+from apgcn.tensors import Adjacency, GraphTensors
+
+COPIES = 3  # of the matrix, while it is inverted
+COPIES_PER_RUN = 5  # while dropout is drawn for it
+
+
+@dataclass(frozen=True)
+class PPNPSettings:
+    """What can be chosen about PPNP; `matrix_dropout` takes entries of the inverse, which all nodes hear through."""
+
+    name: ClassVar[str] = "ppnp"
+    title: ClassVar[str] = "PPNP"
+    citation: ClassVar[str] = "Gasteiger et al., ICLR 2019"
+    given: ClassVar[tuple[Given, ...]] = (
+        protocol("published"),
+        Given("published", PPNP_PAPER, {"hidden": 64, "dropout": 0.5, "matrix_dropout": 0.5, "l2": 0.005}),
+        Given("published", PPNP_PAPER, {"teleport": 0.1}),
+        Given("published", PPNP_PAPER, {"teleport": 0.2}, ("ms_academic",)),
+    )
+    max_steps: ClassVar[int] = 1  # one product with the inverse, through which a node hears its whole component
+    to_need_less: ClassVar[str] = "use appnp, which needs no inverse"
+
+    hidden: int = 64
+    dropout: float = 0.5
+    matrix_dropout: float = 0.5
+    teleport: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_whole("hidden", self.hidden)
+        for name in ("dropout", "matrix_dropout", "teleport"):
+            check_share(name, getattr(self, name))
+        if self.teleport == 0:
+            raise InvalidInput("teleport must be > 0 for the inverse to exist, got 0.")
+
+    def build(self, graph: GraphTensors, noise: Noise) -> PPNP:
+        """A pack of networks for a graph, one per run of the noise."""
+        return PPNP(self, graph, noise=noise)
+
+    def floats_per_run(self, graph: Graph) -> int:
+        """About how many numbers one run of a pack keeps in memory while it trains."""
+        hidden, weights = graph.num_nodes * self.hidden, graph.num_features * self.hidden
+        return 8 * stored_features(graph) + 6 * hidden + COPIES_PER_RUN * graph.num_nodes**2 + 8 * weights
+
+
+class PPNP(PlainNetwork):
+    """A two-layer network at every node, then what infinitely many steps of APPNP would give.
+
+        z      = ReLU(X W_1 + b_1) W_2 + b_2                   dropout before each layer
+        output = teleport (I - (1 - teleport) A)^-1 z          dropout of the matrix
+
+    The inverse is dense: n^2 numbers, and n^2 more for every run that drops some of them. l2 shrinks W_1.
+    """
+
+    inverse: Tensor
+
+    def __init__(self, settings: PPNPSettings, graph: GraphTensors, *, noise: Noise):
+        super().__init__()
+        self.settings = settings
+        self.first = Linear(graph.num_features, settings.hidden, noise=noise)
+        self.second = Linear(settings.hidden, graph.classes, noise=noise)
+        self.register_buffer("inverse", page_rank(graph.adjacency, settings.teleport), persistent=False)
+
+    def forward(self, graph: GraphTensors, noise: Noise | None = None) -> Propagated:
+        """Logits of all nodes. With noise this is training, without it evaluation."""
+        x = self.first(dropout(graph.features, self.settings.dropout, noise)).relu()
+        z = self.second(dropout(x, self.settings.dropout, noise))
+        output = dropout(self.inverse, self.settings.matrix_dropout, noise) @ z
+        return Propagated.everywhere(output, steps=1)
+
+    def decayed(self) -> Iterable[Tensor]:
+        """The weights that l2 regularisation shrinks: the first layer's."""
+        return (self.first.weight,)
+
+
+def page_rank(adjacency: Adjacency, teleport: float) -> Tensor:
+    """teleport (I - (1 - teleport) A)^-1, dense, of shape (nodes, nodes).
+
+    Raises
+    ------
+    InvalidInput
+        If it would not fit into memory; nothing is allocated then.
+    """
+    nodes, values = adjacency.nodes, adjacency.normalized.values
+    needed, there = COPIES * values.element_size() * nodes**2, memory_of(values.device)
+    if needed > there:
+        raise InvalidInput(
+            f"PPNP inverts a matrix of {nodes:,} x {nodes:,} numbers, which needs {needed:,} bytes, but "
+            f"{values.device} has {there:,}; {PPNPSettings.to_need_less}."
+        )
+    matrix = torch.zeros(nodes, nodes, device=values.device, dtype=values.dtype)
+    matrix[adjacency.pattern.rows, adjacency.pattern.columns] = (teleport - 1) * values
+    matrix.diagonal().add_(1)
+    return torch.linalg.inv(matrix).mul_(teleport)

@@ -1,0 +1,314 @@
+"""Every rival against something obtained another way: PyTorch Geometric's layers, a closed form, a graph by hand."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import random_graph
+from scipy import sparse
+from torch.nn import functional
+
+from apgcn import Graph
+from apgcn.errors import InvalidInput
+from apgcn.models.appnp import APPNPSettings
+from apgcn.models.arma import ARMASettings
+from apgcn.models.btfp import BtFPSettings, diffused, grown, ridge_regression
+from apgcn.models.cheb import ChebSettings
+from apgcn.models.gat import GATSettings
+from apgcn.models.gcn import GCNSettings
+from apgcn.models.jk import JKSettings
+from apgcn.models.ngcn import NGCNSettings
+from apgcn.models.ppnp import PPNPSettings, page_rank
+from apgcn.noise import Noise
+from apgcn.sparse import pair_sums, row_softmax
+from apgcn.tensors import GraphTensors
+
+FEATURES, CLASSES, NODES = 5, 3, 20
+
+
+@pytest.fixture
+def graph() -> GraphTensors:
+    return GraphTensors.of(random_graph(NODES, edges=30))
+
+
+@pytest.fixture
+def edges(graph):
+    """(sources, targets) for PyTorch Geometric, without self-loops."""
+    pattern = graph.adjacency.pattern
+    between = pattern.rows != pattern.columns
+    return torch.stack([pattern.columns[between], pattern.rows[between]])
+
+
+def two_runs(settings, graph):
+    """A pack whose biases and attentions are not at zero, where a mistake in them would not show."""
+    network = settings.build(graph, Noise([1, 2]))
+    for number, parameter in enumerate(network.parameters()):
+        parameter.data += 0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(number))
+    return network
+
+
+def fill(module, **tensors):
+    """Give a PyTorch Geometric layer our weights."""
+    parameters = dict(module.named_parameters())
+    assert parameters.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        parameters[name].data = tensor.reshape(parameters[name].shape)
+
+
+def compare(network, graph, theirs):
+    """Our pack's output with that of `theirs(run)`, run by run."""
+    torch.testing.assert_close(network(graph).output, torch.stack([theirs(run) for run in range(2)]))
+
+
+def test_gcn_agrees_with_pytorch_geometric(graph, edges):
+    from torch_geometric.nn import GCNConv
+
+    network = two_runs(GCNSettings(hidden=4), graph)
+
+    def theirs(run):
+        first, second = GCNConv(FEATURES, 4), GCNConv(4, CLASSES)
+        fill(first, **{"bias": network.b_1[run], "lin.weight": network.w_1[run].T})
+        fill(second, **{"bias": network.b_2[run], "lin.weight": network.w_2[run].T})
+        return second(first(graph.features, edges).relu(), edges)
+
+    compare(network, graph, theirs)
+
+
+def test_gat_agrees_with_pytorch_geometric(graph, edges):
+    from torch_geometric.nn import GATConv
+
+    network = two_runs(GATSettings(heads=2, hidden=4), graph)
+
+    def conv(layer, run, inputs, outputs, heads):
+        made = GATConv(inputs, outputs, heads=heads)
+        fill(
+            made,
+            att_src=layer.other[run],
+            att_dst=layer.own[run],
+            bias=layer.b[run],
+            **{"lin.weight": layer.w[run].T},
+        )
+        return made
+
+    def theirs(run):
+        first = conv(network.first, run, FEATURES, 4, 2)
+        second = conv(network.second, run, 8, CLASSES, 1)
+        return second(functional.elu(first(graph.features, edges)), edges)
+
+    compare(network, graph, theirs)
+
+
+@pytest.mark.parametrize(("stacks", "depth"), [(1, 1), (3, 1), (2, 3)])
+def test_arma_agrees_with_pytorch_geometric(graph, edges, stacks, depth):
+    from torch_geometric.nn import ARMAConv
+
+    network = two_runs(ARMASettings(hidden=4, stacks=stacks, depth=depth), graph)
+
+    def conv(layer, run, inputs, outputs, act):
+        made = ARMAConv(inputs, outputs, stacks, depth, shared_weights=True, act=act)
+        weights = {"init_weight": layer.w_0[run], "root_weight": layer.v[run], "bias": layer.b[run]}
+        weights["weight"] = layer.w[run] if depth > 1 else made.weight.data  # not used then
+        fill(made, **weights)
+        return made
+
+    def theirs(run):
+        first = conv(network.first, run, FEATURES, 4, torch.nn.ReLU())
+        second = conv(network.second, run, 4, CLASSES, None)
+        return second(first(graph.features, edges), edges)
+
+    compare(network, graph, theirs)
+
+
+def test_jk_agrees_with_pytorch_geometric(graph, edges):
+    from torch_geometric.nn import GCN
+
+    network = two_runs(JKSettings(layers=3, hidden=4), graph)
+
+    def theirs(run):
+        made = GCN(FEATURES, 4, num_layers=3, out_channels=CLASSES, jk="cat")
+        layers = {f"convs.{layer}.bias": network.b[layer][run] for layer in range(3)}
+        layers |= {f"convs.{layer}.lin.weight": network.w[layer][run].T for layer in range(3)}
+        fill(made, **layers, **{"lin.weight": network.last.weight[run].T, "lin.bias": network.last.bias[run]})
+        return made(graph.features, edges)
+
+    compare(network, graph, theirs)
+
+
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_cheb_agrees_with_pytorch_geometric(graph, edges, order):
+    from torch_geometric.nn import ChebConv
+
+    network = two_runs(ChebSettings(hidden=4, order=order), graph)
+
+    def conv(layer, run, inputs, outputs):
+        made = ChebConv(inputs, outputs, K=order + 1)
+        fill(made, bias=layer.b[run], **{f"lins.{k}.weight": layer.w[run, k].T for k in range(order + 1)})
+        return made
+
+    def theirs(run):
+        first, second = conv(network.first, run, FEATURES, 4), conv(network.second, run, 4, CLASSES)
+        return second(first(graph.features, edges).relu(), edges)
+
+    compare(network, graph, theirs)
+
+
+def test_many_steps_of_appnp_are_ppnp(graph):
+    steps = two_runs(APPNPSettings(hidden=4, teleport=0.2, max_steps=200), graph)
+    limit = two_runs(PPNPSettings(hidden=4, teleport=0.2), graph)
+    limit.load_state_dict(steps.state_dict())
+    torch.testing.assert_close(limit(graph).output, steps(graph).output)
+
+
+def test_appnp_agrees_with_pytorch_geometric(graph, edges):
+    from torch_geometric.nn import APPNP
+
+    network = two_runs(APPNPSettings(hidden=4, teleport=0.15, max_steps=7), graph)
+    seeds = network.second(network.first(graph.features).relu())
+    compare(network, graph, lambda run: APPNP(K=7, alpha=0.15)(seeds[run], edges))
+
+
+def test_dropout_of_ppnp_takes_entries_of_the_inverse(graph):
+    """With everything else off, the mean of many draws is the output without dropout, and half of them is nothing."""
+    network = PPNPSettings(hidden=4, dropout=0.0).build(graph, Noise([1]))
+    noise = Noise([5])
+    drawn = torch.stack([network(graph, noise).output for _ in range(4000)])
+    spread = drawn.std(0) / 4000**0.5
+    assert ((drawn.mean(0) - network(graph).output).abs() < 5 * spread + 1e-6).all()
+
+
+def test_ppnp_refuses_a_graph_that_would_not_fit_before_it_allocates():
+    nodes = 5_000_000
+    alone = Graph(sparse.csr_matrix((nodes, nodes)), features=np.ones((nodes, 1)), labels=np.arange(nodes) % 2)
+    graph = GraphTensors.of(alone)
+    with pytest.raises(InvalidInput, match=r"5,000,000 x 5,000,000 numbers, which needs 300,000,000,000,000 bytes"):
+        PPNPSettings().build(graph, Noise([1]))
+
+
+def test_the_inverse_is_that_of_the_closed_form(graph):
+    a = (graph.adjacency.normalized @ torch.eye(NODES)[None])[0]
+    expected = 0.3 * torch.linalg.inv(torch.eye(NODES) - 0.7 * a)
+    torch.testing.assert_close(page_rank(graph.adjacency, 0.3), expected)
+
+
+def test_ngcn_with_one_head_of_power_one_is_a_gcn(graph):
+    network = two_runs(NGCNSettings(hidden=4, heads=1, least_power=1, most_power=1), graph)
+    gcn = two_runs(GCNSettings(hidden=4), graph)
+    gcn.w_1.data, gcn.b_1.data = network.w.data[:, 0], network.b.data[:, 0]
+    gcn.w_2.data, gcn.b_2.data = network.v.data[:, 0], network.c.data[:, 0]
+    torch.testing.assert_close(network(graph).output, gcn(graph).output)
+
+
+def test_ngcn_merges_gcns_over_powers_of_the_matrix(graph):
+    """Dense, GCN by GCN: two heads of each power from 0 to 3."""
+    network = two_runs(NGCNSettings(hidden=4, heads=2, most_power=3), graph)
+    a = (graph.adjacency.normalized @ torch.eye(NODES)[None])[0]
+    merged = 0
+    for gcn in range(8):
+        power = torch.linalg.matrix_power(a, gcn // 2)
+        h = (power @ graph.features @ network.w[:, gcn] + network.b[:, gcn]).relu()
+        z = power @ h @ network.v[:, gcn] + network.c[:, gcn]
+        merged = merged + torch.softmax(network.attention, 1)[:, gcn, None, None] * z
+    torch.testing.assert_close(network(graph).output, merged)
+
+
+def test_softmax_over_rows_equals_a_dense_one_and_its_gradients_finite_differences(graph):
+    pattern = graph.adjacency.pattern
+    scores = 30 * torch.randn(2, pattern.entries, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    dense = torch.full((2, NODES, NODES), -torch.inf, dtype=torch.float64)
+    dense[:, pattern.rows, pattern.columns] = scores
+    torch.testing.assert_close(row_softmax(pattern, scores), dense.softmax(-1)[:, pattern.rows, pattern.columns])
+    scores = (scores / 10).requires_grad_()
+    assert torch.autograd.gradcheck(lambda scores: row_softmax(pattern, scores), scores)
+
+
+def test_gradients_of_pair_sums_equal_finite_differences():
+    pattern = GraphTensors.of(random_graph(6, edges=7)).adjacency.pattern
+    rows, columns = torch.randn(2, 2, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).unbind()
+    found = pair_sums(pattern, rows, columns)
+    torch.testing.assert_close(found[1, 3], rows[1, pattern.rows[3]] + columns[1, pattern.columns[3]])
+    arguments = rows.requires_grad_(), columns.requires_grad_()
+    assert torch.autograd.gradcheck(lambda rows, columns: pair_sums(pattern, rows, columns), arguments)
+
+
+# --- Bt.FP ---
+
+
+def path_of_four() -> GraphTensors:
+    """0 - 1 - 2 - 3: the ends speak of different things, the middle of both."""
+    path = np.diag(np.ones(3), 1)
+    features = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
+    return GraphTensors.of(Graph(path + path.T, features=features, labels=np.array([0, 0, 1, 1])))
+
+
+def test_diffused_features_by_hand():
+    """One step with return probability 0.2 on the path: degrees with loops 2, 3, 3, 2."""
+    graph = path_of_four()
+    f = diffused(graph, teleport=0.2, steps=1)
+    edge = 0.8 / 6**0.5
+    expected = torch.tensor([[0.2 + 0.4, 0.0], [edge, 0.0], [0.0, edge], [0.0, 0.2 + 0.4]])
+    torch.testing.assert_close(f, functional.normalize(expected))
+
+
+def test_ridge_regression_equals_the_closed_form(graph):
+    f = diffused(graph, teleport=0.2, steps=3)
+    known = torch.full((2, NODES), -1)
+    known[0, [0, 3, 5]], known[1, [2, 7, 9, 11]] = torch.tensor([0, 2, 1]), torch.tensor([1, 1, 0, 2])
+    found = ridge_regression(f, known, f.new_zeros(FEATURES, 2, CLASSES), strength=0.5)
+    for run in range(2):
+        labelled = known[run] >= 0
+        x, y = f[labelled], torch.eye(CLASSES)[known[run][labelled]]
+        expected = torch.linalg.solve(x.T @ x + 0.5 * torch.eye(FEATURES), x.T @ y)
+        torch.testing.assert_close(found[:, run], expected)
+
+
+def test_the_most_certain_nodes_are_added_as_the_classes_are_shared():
+    """Ten nodes, six predicted 0 and four predicted 1: half of each class, the surest first, known ones untouched."""
+    margins = torch.tensor([9.0, 5.0, 4.0, 3.0, 2.0, 1.0, 1.5, 2.5, 3.5, 0.5])
+    signs = torch.tensor([1.0] * 6 + [-1.0] * 4)
+    scores = torch.stack([signs * margins, torch.zeros(10)], dim=1)[None]
+    known = torch.full((1, 10), -1)
+    known[0, 0] = 1  # a label that the prediction does not share
+    found = grown(known, scores, growth=0.5)
+    assert found.tolist() == [[1, 0, 0, 0, -1, -1, -1, 1, 1, -1]]
+
+
+def test_bootstrapping_by_hand_on_a_path():
+    """Seeds at the ends: the middle is settled in the first round, each node with its own end."""
+    graph = path_of_four()
+    seeds = torch.tensor([[0, 3]])
+    outcome = BtFPSettings(rounds=1, growth=0.5, ridge=1.0, max_steps=1).solve(graph, seeds)
+    f = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])  # the directions of the test above
+    # growth 0.5 of the two nodes of each class is one: nodes 1 and 2 join, so two nodes speak for each class
+    torch.testing.assert_close(outcome.output[0], 2 / (2 + 1.0) * f)
+    alone = BtFPSettings(rounds=0, ridge=1.0, max_steps=1).solve(graph, seeds)
+    torch.testing.assert_close(alone.output[0], 1 / (1 + 1.0) * f)
+
+
+def test_bootstrapping_agrees_with_a_dense_run_by_run_loop(graph):
+    """The whole algorithm again, in numpy, one run and one node at a time."""
+    settings = BtFPSettings(rounds=3, growth=0.2, ridge=0.3)
+    seeds = torch.tensor([[0, 1, 2, 3], [4, 5, 6, 7]])
+    found = settings.solve(graph, seeds).output.numpy()
+
+    a = (graph.adjacency.normalized @ torch.eye(NODES)[None])[0].double().numpy()
+    x = graph.features.double().numpy()
+    z = x
+    for _ in range(10):
+        z = 0.8 * a @ z + 0.2 * x
+    f = z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)
+    for run in range(2):
+        known = {node: int(graph.labels[node]) for node in seeds[run].tolist()}
+        for round_number in range(4):
+            nodes = list(known)
+            y = np.eye(CLASSES)[[known[node] for node in nodes]]
+            scores = f @ np.linalg.solve(f[nodes].T @ f[nodes] + 0.3 * np.eye(FEATURES), f[nodes].T @ y)
+            if round_number == 3:
+                break
+            shares = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+            entropy = -(shares * np.log(shares)).sum(1)
+            predicted = scores.argmax(1)
+            for label in range(CLASSES):
+                wanted = round(0.2 * (predicted == label).sum())
+                free = [node for node in range(NODES) if node not in known and predicted[node] == label]
+                for node in sorted(free, key=lambda node: entropy[node])[:wanted]:
+                    known[node] = label
+        np.testing.assert_allclose(found[run], scores, atol=1e-4)
