@@ -14,6 +14,7 @@ from made_records import keep
 from apgcn.cli import run
 from apgcn.experiments.keys import Condition
 from apgcn.experiments.store import Store
+from apgcn.models.catalogue import MODELS
 from apgcn.splits import VALIDATION_SEEDS
 
 
@@ -66,27 +67,72 @@ def test_waiting_for_another_process_does_not_fill_the_log(folder, capsys):
 
 
 def test_reproduce_again_trains_nothing(folder, capsys):
-    assert reproduce("table2", folder, "--runs", "2") == 0
+    assert reproduce("table2", folder, "--runs", "2", "--models", "apgcn,gcn") == 0
     lines = (folder / "runs.jsonl").read_bytes()
     capsys.readouterr()
-    assert reproduce("figure2", folder, "--runs", "2", "--json") == 0  # needs the same runs
+    assert reproduce("figure2", folder, "--runs", "2", "--models", "apgcn,gcn", "--json") == 0  # needs the same runs
     printed = capsys.readouterr()
     assert (folder / "runs.jsonl").read_bytes() == lines
     assert printed.err == ""
-    (row,) = json.loads(printed.out)["experiments"]["figure2"]
-    assert (row["dataset"], row["runs"]) == ("cora", 2)
+    rows = json.loads(printed.out)["experiments"]["figure2"]
+    assert [(row["dataset"], row["model"], row["runs"]) for row in rows] == [("cora", "apgcn", 2)]  # a GCN never halts
 
 
 def test_reproduce_all_does_every_experiment(folder, capsys, monkeypatch):
     monkeypatch.setattr("apgcn.experiments.timing.TIMED", 2)
     monkeypatch.setattr("apgcn.experiments.sweep.PENALTIES", (0.005, 0.1))
     monkeypatch.setattr("apgcn.experiments.figure4.LABELS", (5, 20))
-    assert reproduce("all", folder, "--runs", "1", "--json") == 0
+    models = "apgcn,gcn,btfp,ap-appnp"  # two that halt, two with weights of another kind or none
+    assert reproduce("all", folder, "--runs", "1", "--models", models, "--json") == 0
     found = json.loads(capsys.readouterr().out)["experiments"]
     assert {name: len(rows) for name, rows in found.items()} == {
-        "table1": 1, "table2": 1, "figure2": 1, "table4": 1, "table5": 1, "figure3": 2, "figure4": 2
+        "table1": 1, "table2": 4, "figure2": 2, "table4": 2, "table5": 3, "figure3": 4, "figure4": 8
     }  # fmt: skip
-    assert len(Store(folder).records) == 3  # the paper's, another penalty, fewer labels
+    assert len(Store(folder).records) == 2 * 3 + 2 * 2  # the first settings, fewer labels; another penalty of two
+
+
+def test_reproduce_trains_every_model(folder, capsys):
+    assert reproduce("table2", folder, "--runs", "1", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)["experiments"]["table2"]
+    assert {row["model"]: row["runs"] for row in rows} == dict.fromkeys(MODELS, 1)
+    kinds = {row["model"]: row["settings_kind"] for row in rows}
+    assert (kinds["apgcn"], kinds["gcn"], kinds["ap-appnp"]) == ("paper", "published", "tuned")
+
+
+def test_reproduce_with_one_kind_of_settings_leaves_out_who_has_none(folder, capsys):
+    options = ("--runs", "1", "--models", "apgcn,gcn", "--settings", "paper", "--json")
+    assert reproduce("table2", folder, *options) == 0
+    rows = json.loads(capsys.readouterr().out)["experiments"]["table2"]
+    assert [row["model"] for row in rows] == ["apgcn"]  # nobody's paper has a GCN with other settings for cora
+    assert next(iter(Store(folder).records.values())).command.endswith("--settings paper --runs 1")
+
+
+def test_models_are_listed_for_people_and_programs(capsys):
+    assert run(["models"]) == 0
+    shown = capsys.readouterr().out
+    for part in ("AP-GCN", "Kipf and Welling", "heads=8, hidden=8, dropout=0.6, l2=0.01", "from: PPNP paper"):
+        assert part in shown
+    assert run(["models", "gcn", "--dataset", "amazon_photo", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    (gcn,) = listed["models"]
+    assert (listed["dataset"], gcn["name"], gcn["usual"]) == ("amazon_photo", "gcn", "paper")
+    assert gcn["weights"] == 745 * 64 + 64 + 64 * 8 + 8
+    assert gcn["settings"]["published"]["l2"]["value"] == 0.02
+    assert "PPNP paper" in gcn["settings"]["published"]["l2"]["source"]
+    assert gcn["settings"]["paper"]["l2"] == {"value": 0.0, "source": "AP-GCN paper, Section V"}
+
+
+def test_tune_searches_what_is_asked_for(folder, capsys):
+    options = ("--store", str(folder), "--trials", "2", "--runs", "1", "--json")
+    assert run(["tune", "cora", "--model", "arma", "--search", "stacks,depth", *options]) == 0
+    first, *others = sorted(json.loads(capsys.readouterr().out)["trials"], key=lambda trial: trial["trial"])
+    changed = {
+        name for other in others for name in first["settings"] if other["settings"][name] != first["settings"][name]
+    }
+    assert changed
+    assert changed <= {"stacks", "depth"}
+    assert run(["tune", "cora", "--model", "gcn", "--search", "stacks", *options]) == 2
+    assert "unknown setting to search for gcn 'stacks'; known: l2, dropout." in capsys.readouterr().err
 
 
 def test_status_says_what_is_done_and_left(folder, capsys):
@@ -137,9 +183,9 @@ def test_report_writes_a_page(kept, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("form", "part"),
     [
-        ("--markdown", "| Cora-ML | AP-GCN | 2 | 85.50 ± 0.50 |"),
-        ("--latex", r"Cora-ML & AP-GCN & 2 & 85.50 $\pm$ 0.50 &"),
-        ("--csv", "table2,cora_ml,apgcn,2,85.5,"),
+        ("--markdown", "| Cora-ML | AP-GCN | paper | 2 | 85.50 ± 0.50 |"),
+        ("--latex", r"Cora-ML & AP-GCN & paper & 2 & 85.50 $\pm$ 0.50 &"),
+        ("--csv", "table2,cora_ml,apgcn,paper,2,85.5,"),
     ],
 )
 def test_report_prints_text(kept, capsys, form, part):
@@ -192,7 +238,7 @@ def test_tune_goes_on_where_it_stopped_and_finds_the_same(folder, tmp_path, caps
 def test_tune_shows_the_best_and_how_to_use_it(folder, capsys):
     assert run(["tune", "cora", "--store", str(folder), "--trials", "1", "--runs", "1"]) == 0
     shown = capsys.readouterr().out
-    assert "none: these are the paper's" in shown
+    assert "none: where the search began" in shown
     assert "train cora" in shown
     assert run(["report", str(folder), "--only", "tuning"]) == 0
     assert "Tuning: settings tried on the validation seeds" in capsys.readouterr().out
@@ -348,7 +394,7 @@ def _until_training(folder):
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_is_one_sentence_and_loses_nothing(folder, ending, workers):
     process = subprocess.Popen(
-        command("reproduce", "table2", "--datasets", "cora", "--store", folder, "--workers", workers),
+        [*command("reproduce", "table2", "--models", "apgcn", "--datasets", "cora", "--store", folder), "--workers", str(workers)],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,

@@ -22,11 +22,11 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results
 def test_the_readmes_python_runs(monkeypatch, capsys):
     from apgcn.training import packs
 
-    whole = packs.Pack
+    whole = packs.train_pack
     monkeypatch.setattr(
         packs,
-        "Pack",
-        lambda graph, runs, model, training: whole(graph, runs, model, replace(training, max_epochs=4)),
+        "train_pack",
+        lambda graph, runs, model, training, report: whole(graph, runs, model, replace(training, max_epochs=4), report),
     )
     codes = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
     for code in codes:

@@ -48,7 +48,7 @@ def store(tmp_path_factory) -> Store:
 def test_markdown_has_every_table_and_takes_names_for_text(store):
     text = markdown(contents(store))
     assert "## Table 2: accuracy on citation and co-author graphs" in text
-    row = next(line for line in text.splitlines() if line.startswith("| Cora-ML | AP-GCN | 4 |"))
+    row = next(line for line in text.splitlines() if line.startswith("| Cora-ML | AP-GCN | paper | 4 |"))
     assert "85.71 ± 0.22\\*\\*" in row
     assert "<script>" not in text.replace("\\<script>", "")
     for line in text.splitlines():
@@ -254,9 +254,9 @@ def test_the_browser_shows_cells_and_plots_without_errors_or_requests(opened, st
     view = opened()
     cells = view.locator("#table2 tbody tr").first.locator("td").all_inner_texts()
     mean = 100 * np.mean([record.test_accuracy for record in store.of(Condition.of_paper("cora_ml", "apgcn"))])
-    assert cells[:3] == ["Cora-ML", "AP-GCN", "4"]
-    assert cells[3].startswith(f"{mean:.2f} ± ")
-    assert cells[5] == "85.71 ± 0.22**"
+    assert cells[:4] == ["Cora-ML", "AP-GCN", "paper", "4"]
+    assert cells[4].startswith(f"{mean:.2f} ± ")
+    assert cells[6] == "85.71 ± 0.22**"
     data = view.evaluate("document.querySelectorAll('#figure3 .plot')[2].data[0]")
     assert data["x"] == list(sweep.PENALTIES)
     assert data["y"] == sorted(data["y"], reverse=True)  # K falls

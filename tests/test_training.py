@@ -34,7 +34,7 @@ def runs_of(graph, count: int) -> list[Run]:
 
 def train_pack(graph, runs, model, training):
     """One pack on this graph."""
-    return loop.train_pack(Pack(GraphTensors.of(graph), runs, model, training))
+    return loop.train_pack(GraphTensors.of(graph), runs, model, training)
 
 
 def weights_after(graph, runs, epochs: int, model=ALL_DROPOUT, training=TrainingSettings()):
@@ -330,7 +330,10 @@ def test_a_large_graph_gets_a_small_pack_and_one_that_cannot_fit_is_refused(grap
         monkeypatch.setattr("apgcn.training.packs.memory_of", lambda device, memory=memory: memory)
         assert pack_size(graph, settings, torch.device("cpu")) == size
     monkeypatch.setattr("apgcn.training.packs.memory_of", lambda device: needed - 1)
-    with pytest.raises(InvalidInput, match="one run on random needs about"):
+    with pytest.raises(
+        InvalidInput,
+        match=f"one run of AP-GCN on random needs about {needed:,} bytes .* make max_steps or hidden smaller",
+    ):
         pack_size(graph, settings, torch.device("cpu"))
 
 

@@ -17,11 +17,18 @@ def datasets(
     """List the benchmark graphs: counts after cleaning, citation, and where each file is or would come from."""
     from apgcn.datasets.catalogue import CATALOGUE
     from apgcn.datasets.files import find
+    from apgcn.models.apgcn import APGCNSettings
+    from apgcn.models.given import settings_given
 
     found = {name: "embedded" if dataset.embedded else str(find(dataset) or "") for name, dataset in CATALOGUE.items()}
     if as_json:
         listed = [
-            {**asdict(dataset), "file_name": dataset.file_name, "found": found[name] or None}
+            {
+                **asdict(dataset),
+                "file_name": dataset.file_name,
+                "found": found[name] or None,
+                "paper": {key: one.value for key, one in settings_given(APGCNSettings, name, "paper").items()},
+            }
             for name, dataset in CATALOGUE.items()
         ]
         print(json.dumps({"datasets": listed}))

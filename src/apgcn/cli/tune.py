@@ -25,7 +25,9 @@ def tune(
     search: Annotated[
         str | None, typer.Option(help="Names of settings with commas between; default: all that can be searched.")
     ] = None,
-    trials: Annotated[int, typer.Option(help="How many settings are tried besides the paper's.")] = 30,
+    trials: Annotated[
+        int, typer.Option(help="How many settings are tried besides those behind the paper's tables.")
+    ] = 30,
     runs: Annotated[int, typer.Option(help="How many runs on validation splits judge each.")] = 20,
     seed: Annotated[int, typer.Option(help="Another number searches another way.")] = 0,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",

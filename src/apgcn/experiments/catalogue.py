@@ -78,9 +78,9 @@ def chosen(
         raise UnknownName("experiment", name, [*EXPERIMENTS, "all"])
     wanted_models = tuple(MODELS) if models is None else tuple(dict.fromkeys(models))
     wanted = None if datasets is None else tuple(dict.fromkeys(datasets))
-    for kind, given in (("model", wanted_models), ("dataset", wanted)):
+    for what, given in (("model", wanted_models), ("dataset", wanted)):
         if given == ():
-            raise InvalidInput(f"there must be at least one {kind}, got none.")
+            raise InvalidInput(f"there must be at least one {what}, got none.")
     for model in wanted_models:
         settings_of(model)
     for dataset in wanted or ():

@@ -22,7 +22,7 @@ COLUMNS = (
     RUNS,
     VALIDATION,
     STEPS,
-    Column("other than the paper's", lambda row: row["settings"], words=True),
+    Column("changed settings", lambda row: row["settings"], words=True),
 )
 
 
@@ -51,5 +51,5 @@ def _row(place: int, condition: Condition, mean: Mean) -> Row:
         "model": condition.model,
         "place": place,
         **mean.row,
-        "settings": settings_text(condition.changes) or "none: these are the paper's",
+        "settings": settings_text(condition.changes) or "none: where the search began",
     }

@@ -42,7 +42,7 @@ def searched(model: str) -> list[str]:
 
 
 class Trial(NamedTuple):
-    """Settings that were tried. Number 0 are the paper's."""
+    """Settings that were tried. Number 0 are those behind the paper's tables."""
 
     number: int
     condition: Condition
@@ -68,7 +68,7 @@ def tune(
     names: Sequence[str] | None = None,
     seed: int = 0,
 ) -> list[Trial]:
-    """Try the paper's settings, then what optuna's TPE sampler proposes; the best comes first.
+    """Try the settings behind the paper's tables, then what optuna's TPE sampler proposes; the best comes first.
 
     The proposals follow from the seed and from what the trials before them found. So a search that was interrupted
     takes the same way again, meets its own records, and goes on where it stopped.
@@ -76,7 +76,7 @@ def tune(
     Parameters
     ----------
     trials : int
-        How many, the paper's settings not counted.
+        How many, the first settings not counted.
     runs : int
         How many runs on validation splits judge a trial.
     names : sequence of str, optional

@@ -126,7 +126,8 @@ def pack_size(graph: Graph, model: ModelSettings, device: torch.device, *, worke
     memory = memory_of(device) // workers
     if bytes_per_run > memory:
         share = f" for each of {workers} workers; use fewer, " if workers > 1 else "; "
-        less = getattr(model, "to_need_less", "make max_steps or hidden smaller")
+        sizes = " or ".join(name for name in ("max_steps", "hidden") if name in vars(model))
+        less = getattr(model, "to_need_less", f"make {sizes} smaller")
         raise InvalidInput(
             f"one run of {model.title} on {graph.name} needs about {bytes_per_run:,} bytes of memory "
             f"({bytes_per_run / 2**30:.1f} GiB), but {device} has "
