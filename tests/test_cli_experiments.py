@@ -394,7 +394,11 @@ def _until_training(folder):
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_is_one_sentence_and_loses_nothing(folder, ending, workers):
     process = subprocess.Popen(
-        [*command("reproduce", "table2", "--models", "apgcn", "--datasets", "cora", "--store", folder), "--workers", str(workers)],
+        [
+            *command("reproduce", "table2", "--models", "apgcn", "--datasets", "cora", "--store", folder),
+            "--workers",
+            str(workers),
+        ],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,

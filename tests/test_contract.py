@@ -50,7 +50,8 @@ def answered(name, graph, tensors, seeds=(1, 2, 3)):
     """Logits of a pack, whichever kind of model it is."""
     if has_weights(MODELS[name]):
         with torch.no_grad():
-            return settings_of(name).build(tensors, Noise(seeds))(tensors).output
+            noise = Noise(seeds, device=tensors.labels.device)
+            return settings_of(name).build(tensors, noise)(tensors).output
     train_nodes = torch.as_tensor(np.stack([run.split.train for run in runs_of(graph, len(seeds))]))
     return settings_of(name).solve(tensors, train_nodes.to(tensors.labels.device)).output
 

@@ -72,7 +72,7 @@ def test_a_hundred_runs_reach_the_papers_accuracy(dataset, within):
 
 def test_steps_fall_as_the_penalty_grows():
     """Figure 3 on Cora-ML; up to 0.005 nearly all nodes take all ten steps, and the mean only wavers."""
-    store = Store(ROOT / "results" / "apgcn-h200")
+    store = Store(ROOT / "results" / "h200")
     rows = figure3.content(store, Scope(("apgcn",), ("cora_ml",), 20)).table.rows
     assert [(row["penalty"], row["runs"]) for row in rows] == [(penalty, 20) for penalty in PENALTIES]
     steps = [row["steps"] for row in rows]

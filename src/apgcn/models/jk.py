@@ -16,30 +16,33 @@ from apgcn.models.given import PPNP, Given, protocol
 from apgcn.models.memory import heard, stored_features
 from apgcn.models.network import PlainNetwork
 from apgcn.noise import Noise
+from apgcn.operators import dropped_matrices
 from apgcn.propagation import Propagated
 from apgcn.tensors import GraphTensors
 
 
 @dataclass(frozen=True)
 class JKSettings:
-    """What can be chosen about a jumping knowledge network."""
+    """What can be chosen about a jumping knowledge network; `edge_dropout` takes entries of the normalised matrix."""
 
     name: ClassVar[str] = "jk"
     title: ClassVar[str] = "JK"
     citation: ClassVar[str] = "Xu et al., ICML 2018"
     given: ClassVar[tuple[Given, ...]] = (
         protocol("published"),
-        Given("published", PPNP, {"layers": 3, "hidden": 64, "dropout": 0.5, "l2": 1e-3}),
+        Given("published", PPNP, {"layers": 3, "hidden": 64, "dropout": 0.5, "edge_dropout": 0.0, "l2": 1e-3}),
     )
 
     layers: int = 3
     hidden: int = 64
     dropout: float = 0.5
+    edge_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         check_whole("layers", self.layers)
         check_whole("hidden", self.hidden)
         check_share("dropout", self.dropout)
+        check_share("edge_dropout", self.edge_dropout)
 
     @property
     def max_steps(self) -> int:
@@ -53,13 +56,14 @@ class JKSettings:
         """About how many numbers one run of a pack keeps in memory while it trains."""
         hidden = self.layers * graph.num_nodes * self.hidden
         weights = (graph.num_features + self.layers * self.hidden) * self.hidden
-        return 8 * stored_features(graph) + 10 * hidden + heard(graph) + 8 * weights
+        messages = 5 * self.layers * heard(graph)
+        return 8 * stored_features(graph) + 10 * hidden + messages + 8 * weights
 
 
 class JK(PlainNetwork):
     """Layers of a GCN, and a last map that sees what every one of them said.
 
-        H_l    = ReLU(A H_(l-1) W_l + b_l)         H_0 = X, dropout of every layer's input
+        H_l    = ReLU(A H_(l-1) W_l + b_l)         H_0 = X, dropout of every layer's input and of A
         output = [H_1, ..., H_L] W + b
 
     l2 shrinks all weight matrices.
@@ -75,13 +79,14 @@ class JK(PlainNetwork):
 
     def forward(self, graph: GraphTensors, noise: Noise | None = None) -> Propagated:
         """Logits of all nodes. With noise this is training, without it evaluation."""
-        a, rate = graph.adjacency.normalized, self.settings.dropout
+        rate, layers = self.settings.dropout, self.settings.layers
+        matrices = dropped_matrices(graph.adjacency.normalized, self.settings.edge_dropout, steps=layers, noise=noise)
         h, said = graph.features, []
-        for w, b in zip(self.w, self.b, strict=True):
+        for a, w, b in zip(matrices, self.w, self.b, strict=True):
             h = (a @ (dropout(h, rate, noise) @ w) + b).relu()
             said.append(h)
         output = self.last(dropout(torch.cat(said, dim=-1), rate, noise))
-        return Propagated.everywhere(output, steps=self.settings.layers)
+        return Propagated.everywhere(output, steps=layers)
 
     def decayed(self) -> Iterable[Tensor]:
         """The weights that l2 regularisation shrinks: those of all layers."""

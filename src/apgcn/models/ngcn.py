@@ -73,11 +73,11 @@ class NGCNSettings:
 class NGCN(PlainNetwork):
     """GCNs over powers of A, several for each power, merged by attention.
 
-        H_kr   = ReLU(A^k X W_kr + b_kr)           powers k, heads r
+        H_kr   = ReLU(A^k X W_kr + b_kr)                          powers k, heads r
         Z_kr   = A^k H_kr V_kr + c_kr
-        output = sum over k and r of m_kr Z_kr     m = softmax of one learned number per GCN
+        output = log(sum over k and r of m_kr softmax(Z_kr))      m = softmax of one learned number per GCN
 
-    l2 shrinks W and V.
+    What is merged are the GCNs' probabilities, and the logits are the logarithm of what comes out. l2 shrinks W and V.
     """
 
     def __init__(self, settings: NGCNSettings, *, features: int, classes: int, noise: Noise):
@@ -95,8 +95,9 @@ class NGCN(PlainNetwork):
         h = (self._powers(a, side_by_side(x, self.w)) + self.b).relu()  # (runs, GCNs, nodes, hidden)
         h = dropout(h, rate, noise)
         z = self._powers(a, h @ self.v) + self.c
-        m = torch.softmax(self.attention, dim=1)[..., None, None]
-        return Propagated.everywhere((m * z).sum(1), steps=self.settings.max_steps)
+        log_m = torch.log_softmax(self.attention, dim=1)[..., None, None]
+        output = torch.logsumexp(log_m + torch.log_softmax(z, dim=-1), dim=1)
+        return Propagated.everywhere(output, steps=self.settings.max_steps)
 
     def _powers(self, a: SparseMatrix, z: Tensor) -> Tensor:
         """A^k times what the GCNs of power k have, of shape (runs, GCNs, nodes, channels)."""
