@@ -167,12 +167,26 @@ def test_appnp_agrees_with_pytorch_geometric(graph, edges):
 
 
 def test_dropout_of_ppnp_takes_entries_of_the_inverse(graph):
-    """With everything else off, the mean of many draws is the output without dropout, and half of them is nothing."""
+    """With everything else off, the mean of many draws is the output without dropout, and no two are alike."""
     network = PPNPSettings(hidden=4, dropout=0.0).build(graph, Noise([1]))
-    noise = Noise([5])
-    drawn = torch.stack([network(graph, noise).output for _ in range(4000)])
-    spread = drawn.std(0) / 4000**0.5
-    assert ((drawn.mean(0) - network(graph).output).abs() < 5 * spread + 1e-6).all()
+    noise, nodes = Noise([5]), torch.arange(NODES)[None]
+    for draw in (lambda: network(graph, noise).output, lambda: network.only(graph, noise, nodes).output):
+        drawn = torch.stack([draw() for _ in range(2000)])
+        spread = drawn.std(0) / 2000**0.5
+        assert ((drawn.mean(0) - network(graph).output).abs() < 5 * spread + 1e-6).all()
+        assert (spread > 0).all()
+
+
+def test_some_nodes_of_ppnp_are_those_of_all(graph):
+    """Without dropout of the matrix: at the nodes that are asked for; elsewhere it is left out."""
+    network = two_runs(PPNPSettings(hidden=4, matrix_dropout=0.0), graph)
+    nodes = torch.tensor([[3, 5], [0, 7]])
+    some = network.only(graph, Noise([8, 9]), nodes).output
+    everything = network(graph, Noise([8, 9])).output
+    for run in range(2):
+        torch.testing.assert_close(some[run, nodes[run]], everything[run, nodes[run]])
+        others = [node for node in range(NODES) if node not in nodes[run]]
+        assert (some[run, others] == 0).all()
 
 
 def test_ppnp_refuses_a_graph_that_would_not_fit_before_it_allocates():

@@ -27,6 +27,8 @@ SPACE = {
     "penalty": Range(1e-4, 1e-1, log=True),
     "l2": Range(1e-5, 1e-1, log=True),
     "dropout": Range(0.0, 0.8),
+    "edge_dropout": Range(0.0, 0.8),
+    "skip_dropout": Range(0.0, 0.8),
     "max_steps": Range(2, 20, whole=True),
     "teleport": Range(0.02, 0.5, log=True),
     "stacks": Range(1, 4, whole=True),

@@ -13,7 +13,7 @@ from apgcn.checks import check_number, check_share, check_whole
 from apgcn.datasets.catalogue import AMAZON_GRAPHS
 from apgcn.graph import Graph
 from apgcn.layers import Linear, dropout
-from apgcn.models.given import AP_GCN, Given, Kind, protocol
+from apgcn.models.given import AP_GCN, PPNP, TEXT, Given, Kind
 from apgcn.models.memory import heard, stored_features
 from apgcn.noise import Noise
 from apgcn.operators import NormalizedAdjacency, Operator
@@ -27,7 +27,7 @@ def _given(kind: Kind) -> tuple[Given, ...]:
     """What the paper sets; its model's own paper being the paper, it is the published kind too."""
     text = {"hidden": 64, "dropout": 0.5, "edge_dropout": 0.5, "max_steps": 10, "halting_every": 5}
     return (
-        protocol(kind),
+        Given(kind, f"protocol of the {PPNP}", TEXT),
         Given(kind, AP_GCN, {**text, "learning_rate": 0.01, "l2": 0.008, "seed_dropout": 0.0, "update_dropout": 0.0}),
         Given(kind, SCRIPT, {"epsilon": 0.01}),
         Given(kind, "AP-GCN paper, Table IV", {"penalty": 0.001}, ("citeseer", "pubmed")),

@@ -15,7 +15,8 @@ AP_GCN = "AP-GCN paper, Section V"
 PPNP = "PPNP paper (Gasteiger et al., ICLR 2019), to the best of our knowledge"
 
 
-PROTOCOL = {"learning_rate": 0.01, "patience": 100, "max_epochs": 10_000, "watch": "stopping", "stop_on": "either"}
+TEXT = {"learning_rate": 0.01, "patience": 100, "max_epochs": 10_000, "watch": "stopping", "stop_on": "either"}
+PROGRAM = {**TEXT, "watch": "regularised", "stop_on": "tie"}
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,13 @@ class Given:
 
 
 def protocol(kind: Kind, datasets: tuple[str, ...] = ()) -> Given:
-    """How everything is trained, unless a model says otherwise: the protocol of the PPNP paper, which AP-GCN's took."""
-    return Given(kind, f"protocol of the {PPNP}", PROTOCOL, datasets)
+    """How everything is trained, unless a model says otherwise: the protocol of the PPNP paper, which AP-GCN's took.
+
+    The published numbers come from the PPNP paper's program, which keeps patience a little longer than the text says.
+    """
+    if kind == "published":
+        return Given(kind, "program of the PPNP paper (github.com/gasteigerjo/ppnp)", PROGRAM, datasets)
+    return Given(kind, f"protocol of the {PPNP}", TEXT, datasets)
 
 
 class Sourced(NamedTuple):

@@ -73,6 +73,15 @@ class ModelSettings(Protocol):
         ...
 
 
+def outcome_at(network: Network, graph: GraphTensors, noise: Noise, nodes: Tensor) -> Propagated:
+    """A training step's outcome, of which only some nodes (runs, m) matter.
+
+    A network that can save work when it knows them has a method `only(graph, noise, nodes)`.
+    """
+    only = getattr(network, "only", None)
+    return network(graph, noise) if only is None else only(graph, noise, nodes)
+
+
 def has_weights(model: Any) -> bool:
     """Whether a model (or its class of settings) is trained from initial weights, run by run."""
     return not hasattr(model, "solve")

@@ -23,7 +23,8 @@ from apgcn.propagation import Propagated
 from apgcn.tensors import Adjacency, GraphTensors
 
 COPIES = 3  # of the matrix, while it is inverted
-COPIES_PER_RUN = 5  # while dropout is drawn for it
+COPIES_PER_RUN = 5  # of the training nodes' rows, while dropout is drawn for them
+MOST_LABELS = 60  # a class: more are not seen in the experiments
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,9 @@ class PPNPSettings:
     def floats_per_run(self, graph: Graph) -> int:
         """About how many numbers one run of a pack keeps in memory while it trains."""
         hidden, weights = graph.num_nodes * self.hidden, graph.num_features * self.hidden
-        return 8 * stored_features(graph) + 6 * hidden + COPIES_PER_RUN * graph.num_nodes**2 + 8 * weights
+        rows = COPIES_PER_RUN * MOST_LABELS * graph.num_classes * graph.num_nodes
+        matrix = COPIES * graph.num_nodes**2  # counted for every run, though all share it
+        return 8 * stored_features(graph) + 6 * hidden + rows + matrix + 8 * weights
 
 
 class PPNP(PlainNetwork):
@@ -70,7 +73,7 @@ class PPNP(PlainNetwork):
         z      = ReLU(X W_1 + b_1) W_2 + b_2                   dropout before each layer
         output = teleport (I - (1 - teleport) A)^-1 z          dropout of the matrix
 
-    The inverse is dense: n^2 numbers, and n^2 more for every run that drops some of them. l2 shrinks W_1.
+    The inverse is dense: n^2 numbers. l2 shrinks W_1.
     """
 
     inverse: Tensor
@@ -86,8 +89,20 @@ class PPNP(PlainNetwork):
         """Logits of all nodes. With noise this is training, without it evaluation."""
         x = self.first(dropout(graph.features, self.settings.dropout, noise)).relu()
         z = self.second(dropout(x, self.settings.dropout, noise))
-        output = dropout(self.inverse, self.settings.matrix_dropout, noise) @ z
+        if noise is None or self.settings.matrix_dropout == 0:
+            wide = z.transpose(0, 1).flatten(1)  # (nodes, runs * classes): all runs in one product
+            output = (self.inverse @ wide).view(len(wide), *z.shape[::2]).transpose(0, 1)
+        else:
+            output = dropout(self.inverse, self.settings.matrix_dropout, noise) @ z
         return Propagated.everywhere(output, steps=1)
+
+    def only(self, graph: GraphTensors, noise: Noise, nodes: Tensor) -> Propagated:
+        """The same for some nodes (runs, m), zero elsewhere: dropout is drawn for m rows of the matrix, not for n."""
+        x = self.first(dropout(graph.features, self.settings.dropout, noise)).relu()
+        z = self.second(dropout(x, self.settings.dropout, noise))
+        output = dropout(self.inverse[nodes], self.settings.matrix_dropout, noise) @ z
+        places = nodes[..., None].expand_as(output)
+        return Propagated.everywhere(torch.zeros_like(z).scatter(1, places, output), steps=1)
 
     def decayed(self) -> Iterable[Tensor]:
         """The weights that l2 regularisation shrinks: the first layer's."""

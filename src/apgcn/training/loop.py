@@ -8,11 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from apgcn.models.network import ModelSettings, Network, has_weights
+from apgcn.models.network import ModelSettings, Network, has_weights, outcome_at
 from apgcn.noise import Noise
 from apgcn.tensors import GraphTensors
 from apgcn.training.history import Evaluation, HistoryLog
-from apgcn.training.objective import Nodes, objective
+from apgcn.training.objective import Nodes, objective, regularisation
 from apgcn.training.result import RunResult
 from apgcn.training.runs import Run
 from apgcn.training.settings import TrainingSettings
@@ -66,9 +66,7 @@ class Pack:
         self.noise = Noise([run.noise_seed for run in runs], device=device)
         self.model: Network = model.build(graph, self.noise)
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=training.learning_rate, fused=True)
-        self.stopping = EarlyStopping(
-            len(runs), patience=training.patience, loss_alone=training.stop_on == "loss", device=device
-        )
+        self.stopping = EarlyStopping(len(runs), patience=training.patience, stop_on=training.stop_on, device=device)
         self.train = Nodes.of([run.split.train for run in runs], graph.labels, what="training")
         self.stop = Nodes.of([run.split.stopping for run in runs], graph.labels, what="stopping")
         self.members = torch.arange(len(runs), device=device)  # which run stands where in the pack
@@ -86,20 +84,27 @@ class Pack:
         self.step()
         found = self.evaluate()
         self.history.append(self.members, found)
-        watched = found.stopping_loss if self.settings.watch == "stopping" else found.training_loss
-        self.remember(self.stopping.update(self.epochs, found.stopping_accuracy, watched))
+        self.remember(self.stopping.update(self.epochs, found.stopping_accuracy, self.watched(found)))
         finished = self.stopping.finished(self.epochs)
         if self.epochs == self.settings.max_epochs:
             finished = torch.ones_like(finished)
         if finished.any():
             self.leave(finished)
 
+    def watched(self, found: Evaluation) -> Tensor:
+        """The loss that patience and ties look at."""
+        if self.settings.watch == "training":
+            return found.training_loss
+        if self.settings.watch == "regularised":
+            return found.stopping_loss + regularisation(self.model, l2=self.settings.l2)
+        return found.stopping_loss
+
     def step(self) -> None:
         """One step of Adam on every run's objective."""
         self.noise.seek(self.epochs)
         for parameter in self.model.parameters():
             parameter.requires_grad_(self.model.learns(parameter, self.epochs))
-        outcome = self.model(self.graph, self.noise)
+        outcome = outcome_at(self.model, self.graph, self.noise, self.train.index)
         objective(self.model, outcome, self.train, l2=self.settings.l2).sum().backward()
         self.optimiser.step()
         self.optimiser.zero_grad()  # to None: a parameter that did not learn does not move, momentum included

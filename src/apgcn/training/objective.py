@@ -63,6 +63,11 @@ def objective(model: Network, outcome: Propagated, train: Nodes, *, l2: float) -
 
     Being independent, the runs of a pack can be trained through the sum of their objectives.
     """
+    entropy = train.cross_entropy(outcome.output)
+    return entropy + regularisation(model, l2=l2) + model.penalties(outcome, train.index)
+
+
+def regularisation(model: Network, *, l2: float) -> Tensor:
+    """l2/2 * |W|^2 over the weights that a model wants small, one value per run."""
     squares = (weight.square() for weight in model.decayed())
-    shrunk = sum((square.sum(tuple(range(1, square.ndim))) for square in squares), start=torch.zeros(()))
-    return train.cross_entropy(outcome.output) + l2 / 2 * shrunk + model.penalties(outcome, train.index)
+    return l2 / 2 * sum((square.sum(tuple(range(1, square.ndim))) for square in squares), start=torch.zeros(()))

@@ -8,8 +8,8 @@ from typing import Literal, get_args
 from apgcn.checks import check_number, check_whole
 from apgcn.errors import InvalidInput
 
-Watch = Literal["stopping", "training"]
-StopOn = Literal["either", "loss"]
+Watch = Literal["stopping", "training", "regularised"]
+StopOn = Literal["either", "tie", "loss"]
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,12 @@ class TrainingSettings:
     """Optimisation and early stopping; the defaults are the paper's.
 
     `watch` is the loss that resets patience and breaks ties between equal stopping accuracies: the cross-entropy of the
-    stopping set (the paper's text), or the whole objective on the training set, dropout off (the authors' script).
-    `stop_on` says what counts as an improvement: a better accuracy or a better loss, the most accurate epoch being the
-    best (the protocol); or a better loss alone, the epoch of the lowest being the best (the first GCN).
+    stopping set (the paper's text); the whole objective on the training set, dropout off (the authors' script); or the
+    cross-entropy of the stopping set and the l2 term (the program of the PPNP paper).
+
+    `stop_on` says what resets patience: a better accuracy or a better loss than ever (the paper's text); one that is as
+    good as the best (the program of the PPNP paper); or a better loss alone, and then the epoch of the lowest is the
+    best (the first GCN). In the first two the best epoch is the most accurate.
     """
 
     learning_rate: float = 0.01

@@ -5,14 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from apgcn.training.settings import StopOn
+
 
 class EarlyStopping:
     """Early stopping of every run of a pack by itself.
 
     The best epoch has the highest stopping accuracy; ties are broken by the lower watched loss. Patience is reset when
     either the accuracy or the loss is better than ever before; a run is finished when it has been without such an
-    improvement for `patience` epochs. With `loss_alone` accuracy has no say: the best epoch has the lowest loss, and
-    only that resets patience.
+    improvement for `patience` epochs. With `stop_on="tie"` being as good as the best resets patience, too, and of two
+    epochs that are equal in both the later is the best. With `stop_on="loss"` accuracy has no say: the best epoch has
+    the lowest loss, and only that resets patience.
 
     Attributes
     ----------
@@ -20,9 +23,9 @@ class EarlyStopping:
         The epoch of it, counted from 1.
     """
 
-    def __init__(self, runs: int, *, patience: int, loss_alone: bool = False, device: torch.device | str = "cpu"):
+    def __init__(self, runs: int, *, patience: int, stop_on: StopOn = "either", device: torch.device | str = "cpu"):
         self.patience = patience
-        self.loss_alone = loss_alone
+        self.stop_on = stop_on
         self.last_improvement = torch.zeros(runs, dtype=torch.int64, device=device)
         self.best_accuracy = torch.full((runs,), -1.0, dtype=torch.float64, device=device)
         self.loss_at_best = torch.full((runs,), torch.inf, device=device)
@@ -30,12 +33,16 @@ class EarlyStopping:
 
     def update(self, epoch: int, accuracy: Tensor, loss: Tensor) -> Tensor:
         """Take in an epoch's evaluation; says which runs are now at their best."""
-        if self.loss_alone:
+        if self.stop_on == "loss":
             accuracy = torch.zeros_like(accuracy)  # all equal: ties, which the loss breaks
         accuracy = accuracy.masked_fill(~loss.isfinite(), -1.0)  # a run that has diverged is never at its best
-        higher = accuracy > self.best_accuracy
-        best = higher | ((accuracy == self.best_accuracy) & (loss < self.loss_at_best))
-        improved = higher | (loss < self.lowest_loss)
+        higher, equal = accuracy > self.best_accuracy, (accuracy == self.best_accuracy) & loss.isfinite()
+        if self.stop_on == "tie":
+            best = higher | (equal & (loss <= self.loss_at_best))
+            improved = higher | equal | (loss <= self.lowest_loss)
+        else:
+            best = higher | (equal & (loss < self.loss_at_best))
+            improved = higher | (loss < self.lowest_loss)
         self.last_improvement.masked_fill_(improved, epoch)
         self.best_accuracy = torch.where(best, accuracy, self.best_accuracy)
         self.loss_at_best = torch.where(best, loss, self.loss_at_best)
