@@ -110,7 +110,13 @@ def test_reproduce_with_one_kind_of_settings_leaves_out_who_has_none(folder, cap
 def test_models_are_listed_for_people_and_programs(capsys):
     assert run(["models"]) == 0
     shown = capsys.readouterr().out
-    for part in ("AP-GCN", "Kipf and Welling", "heads=8, hidden=8, dropout=0.6, l2=0.01", "from: PPNP paper"):
+    for part in (
+        "AP-GCN",
+        "apgcn, paper and published settings",
+        "Kipf and Welling",
+        "heads=8, hidden=8, dropout=0.6, l2=0.01",
+        "from: PPNP paper",
+    ):
         assert part in shown
     assert run(["models", "gcn", "--dataset", "amazon_photo", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)

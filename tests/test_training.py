@@ -1,5 +1,6 @@
 import os
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from apgcn.tensors import GraphTensors
 from apgcn.training import loop
 from apgcn.training.loop import Pack
 from apgcn.training.packs import divide, pack_size
+from apgcn.training.settings import Watch
 
 ALL_DROPOUT = APGCNSettings(hidden=16, seed_dropout=0.5, update_dropout=0.5)
 SHORT = TrainingSettings(patience=8, max_epochs=60)
@@ -180,10 +182,20 @@ def test_the_best_epoch_is_the_best_of_the_history(graph):
         assert max(order) == order[result.best_epoch - 1]
 
 
+def test_the_regularised_loss_is_that_of_the_stopping_set_and_the_weights(graph):
+    pack = Pack(GraphTensors.of(graph), runs_of(graph, 2), ALL_DROPOUT, TrainingSettings(watch="regularised", l2=0.3))
+    pack.step()
+    found = pack.evaluate()
+    shrunk = 0.3 / 2 * (pack.model.first.weight**2).sum((1, 2))
+    torch.testing.assert_close(pack.watched(found), found.stopping_loss + shrunk)
+    pack.settings = TrainingSettings(watch="stopping", l2=0.3)
+    assert torch.equal(pack.watched(found), found.stopping_loss)
+
+
 def test_the_watched_loss_decides_when_to_stop(graph):
-    ends = {watch: train_pack(graph, runs_of(graph, 1), ALL_DROPOUT, replace(SHORT, watch=watch))[0].epochs
-            for watch in ("stopping", "training")}  # fmt: skip
-    assert ends["stopping"] != ends["training"]
+    ends = {watch: train_pack(graph, runs_of(graph, 1), ALL_DROPOUT, replace(SHORT, watch=watch, l2=0.3))[0].epochs
+            for watch in get_args(Watch)}  # fmt: skip
+    assert len(set(ends.values())) == 3
 
 
 @pytest.mark.parametrize("every", [1, 3, 5])

@@ -222,14 +222,26 @@ def models(listed: Mapping[str, Any], dataset: str) -> None:
     console.print(table)
     console.print(f"\nweights and settings are for {dataset}; --dataset names another graph.")
     for name, one in listed.items():
-        for kind, settings in one["settings"].items():
-            usual = ", behind the paper's tables" if kind == one["usual"] else ""
-            console.print(f"\n[bold]{name}[/], {kind} settings{usual}")
+        for kinds, settings in _told_once(one["settings"]):
+            usual = ", behind the paper's tables" if one["usual"] in kinds else ""
+            console.print(f"\n[bold]{name}[/], {' and '.join(kinds)} settings{usual}")
             sources: dict[str, list[str]] = {}
             for setting, sourced in settings.items():
                 sources.setdefault(sourced["source"], []).append(f"{setting}={sourced['value']}")
             for source, texts in sources.items():
                 console.print(f"  {escape(', '.join(texts))}\n    from: {escape(source)}")
+
+
+def _told_once(settings: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
+    """The settings of each kind, those of kinds that agree together."""
+    groups: list[tuple[list[str], Any]] = []
+    for kind, values in settings.items():
+        same = next((kinds for kinds, others in groups if others == values), None)
+        if same is None:
+            groups.append(([kind], values))
+        else:
+            same.append(kind)
+    return groups
 
 
 def _suggestions(summary: Mapping[str, Any], changed: Sequence[str]) -> list[str]:

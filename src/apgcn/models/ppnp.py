@@ -87,8 +87,7 @@ class PPNP(PlainNetwork):
 
     def forward(self, graph: GraphTensors, noise: Noise | None = None) -> Propagated:
         """Logits of all nodes. With noise this is training, without it evaluation."""
-        x = self.first(dropout(graph.features, self.settings.dropout, noise)).relu()
-        z = self.second(dropout(x, self.settings.dropout, noise))
+        z = self._predict(graph, noise)
         if noise is None or self.settings.matrix_dropout == 0:
             wide = z.transpose(0, 1).flatten(1)  # (nodes, runs * classes): all runs in one product
             output = (self.inverse @ wide).view(len(wide), *z.shape[::2]).transpose(0, 1)
@@ -98,11 +97,15 @@ class PPNP(PlainNetwork):
 
     def only(self, graph: GraphTensors, noise: Noise, nodes: Tensor) -> Propagated:
         """The same for some nodes (runs, m), zero elsewhere: dropout is drawn for m rows of the matrix, not for n."""
-        x = self.first(dropout(graph.features, self.settings.dropout, noise)).relu()
-        z = self.second(dropout(x, self.settings.dropout, noise))
+        z = self._predict(graph, noise)
         output = dropout(self.inverse[nodes], self.settings.matrix_dropout, noise) @ z
         places = nodes[..., None].expand_as(output)
         return Propagated.everywhere(torch.zeros_like(z).scatter(1, places, output), steps=1)
+
+    def _predict(self, graph: GraphTensors, noise: Noise | None) -> Tensor:
+        """z, what every node says before anybody listens."""
+        x = self.first(dropout(graph.features, self.settings.dropout, noise)).relu()
+        return self.second(dropout(x, self.settings.dropout, noise))
 
     def decayed(self) -> Iterable[Tensor]:
         """The weights that l2 regularisation shrinks: the first layer's."""
