@@ -44,11 +44,11 @@ class ARMASettings:
         protocol("paper"),
         Given("paper", AP_GCN, {"hidden": 64, "dropout": 0.5, "l2": 0.008}),
         Given("paper", AP_GCN, {"l2": 0.0}, AMAZON_GRAPHS),
-        Given("paper", VALIDATION, {"stacks": 2, "depth": 1, "skip_dropout": 0.5}),
+        Given("paper", VALIDATION, {"stacks": 1, "depth": 1, "skip_dropout": 0.5}),
     )
 
     hidden: int = 64
-    stacks: int = 2
+    stacks: int = 1
     depth: int = 1
     dropout: float = 0.5
     skip_dropout: float = 0.5
