@@ -138,7 +138,7 @@ def test_tune_searches_what_is_asked_for(folder, capsys):
     assert changed
     assert changed <= {"stacks", "depth"}
     assert run(["tune", "cora", "--model", "gcn", "--search", "stacks", *options]) == 2
-    assert "unknown setting to search for gcn 'stacks'; known: l2, dropout." in capsys.readouterr().err
+    assert "unknown setting to search for gcn 'stacks'; known: l2, dropout, edge_dropout." in capsys.readouterr().err
 
 
 def test_status_says_what_is_done_and_left(folder, capsys):
