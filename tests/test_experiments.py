@@ -8,7 +8,7 @@ from made_records import keep, made_record
 from scipy import stats
 
 from apgcn.errors import BrokenFile, InvalidInput, UnknownName
-from apgcn.experiments import density, figure2, figure3, figure4, sweep, table1, table2, table4, table5
+from apgcn.experiments import density, figure2, figure3, figure4, sweep, table1, table2, table3, table4, table5
 from apgcn.experiments.catalogue import EXPERIMENTS, chosen, everything
 from apgcn.experiments.keys import Condition, by_condition
 from apgcn.experiments.mean import Mean
@@ -398,3 +398,19 @@ def test_everything_shows_graphs_that_only_the_store_has(store):
 def test_conditions_are_gathered_in_order_and_once():
     first, second = (Condition.of_paper(name, "apgcn").first_runs(2) for name in ("cora", "cora_ml"))
     assert list(by_condition([*first, *second, *first]).values()) == [first, second]
+
+
+def test_rows_with_another_kind_of_settings_come_below_and_have_stars_of_their_own(store):
+    luck = np.random.default_rng(0).normal(0, 0.02, 20)
+    for model, kind, level in (
+        ("gcn", "paper", 0.80), ("appnp", "paper", 0.82), ("gcn", "published", 0.86), ("appnp", "published", 0.84)
+    ):  # fmt: skip
+        keep(store, Condition.of_paper("amazon_photo", model, kind=kind), (level + luck).tolist())
+    rows = table3.content(store, Scope(("gcn", "appnp"), ("amazon_photo",), None)).table.rows
+    assert [(row["model"], row["settings_kind"], row["stars"]) for row in rows] == [
+        ("gcn", "paper", ""), ("appnp", "paper", "**"), ("gcn", "published", "**"), ("appnp", "published", "")
+    ]  # fmt: skip
+    only = table3.content(store, Scope(("gcn", "appnp"), ("amazon_photo",), 20, "published")).table.rows
+    assert [row["settings_kind"] for row in only] == ["published", "published"]
+    usual = table3.content(store, Scope(("gcn", "appnp"), ("amazon_photo",), 20)).table.rows
+    assert [row["settings_kind"] for row in usual] == ["paper", "paper"]

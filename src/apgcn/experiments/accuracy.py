@@ -65,10 +65,11 @@ def content(store: Store, scope: Scope, *, name: str, title: str) -> Exhibit:
     rows: list[Row] = []
     shown: list[Record] = []
     for dataset in scope.datasets:
-        for group in (scope, *_others(store, scope)):
+        for group in (scope, *_others(scope)):
             found = {model: _records(store, group, dataset, model) for model in group.models}
-            if group is not scope:  # what is shown already, or was not run
-                found = {model: records for model, records in found.items() if records and records[0] not in shown}
+            if group is not scope:
+                usual = {model: scope.condition(dataset, model) for model, records in found.items() if records}
+                found = {model: found[model] for model in usual if group.condition(dataset, model) != usual[model]}
             stars = _stars(found)
             for model in sorted(found, key=_order):
                 if found[model] or (group is scope and (dataset, model) in ACCURACIES):
@@ -87,7 +88,7 @@ def _records(store: Store, scope: Scope, dataset: str, model: str) -> list[Recor
     return store.of(scope.condition(dataset, model), scope.runs) if scope.takes(dataset, model) else []
 
 
-def _others(store: Store, scope: Scope) -> list[Scope]:
+def _others(scope: Scope) -> list[Scope]:
     """The same with each kind of settings, where all that a store has is asked for."""
     return [replace(scope, kind=kind) for kind in KINDS] if scope.kind is None and scope.runs is None else []
 
