@@ -63,7 +63,7 @@ def test_a_person_sees_accuracy_steps_time_and_what_to_type_next(capsys):
         "settings penalty=0.005, max_steps=10, l2=0.1",
     ):
         assert part in shown
-    for part in ("what to type next", "train cora --penalty 0.05", "train cora --set l2=0.1 --runs 20"):
+    for part in ("what to type next", "train cora --set l2=0.1 --penalty 0.05", "train cora --set l2=0.1 --runs 20"):
         assert part in shown
     assert "±" not in shown  # one run has no interval
 

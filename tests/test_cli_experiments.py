@@ -23,11 +23,14 @@ def few_epochs(monkeypatch):
     """Three epochs of a tiny network: the commands are tested here, not the training."""
     from apgcn.experiments import keys
 
+    def quick(model):
+        return {"max_epochs": 3} | ({"hidden": 4} if "hidden" in keys.defaults(model) else {})
+
     whole = keys.paper_settings
     monkeypatch.setattr(
         keys,
         "paper_settings",
-        lambda dataset, **changes: whole(dataset, **{"max_epochs": 3, "hidden": 4, **changes}),
+        lambda dataset, *, model, **changes: whole(dataset, model=model, **{**quick(model), **changes}),
     )
 
 
@@ -258,6 +261,10 @@ def test_tune_shows_the_best_and_how_to_use_it(folder, capsys):
         (["reproduce", "table2", "--datasets", "cora,,koala"], "unknown dataset 'koala'"),
         (["reproduce", "table2", "--datasets", ""], "there must be at least one dataset, got none."),
         (["reproduce", "table3", "--datasets", "cora"], "table3 shows amazon_computers, amazon_photo, not cora"),
+        (
+            ["reproduce", "figure3", "--models", "gcn,gat"],
+            "figure3 is about models that halt, apgcn, ap-appnp, ap-arma",
+        ),
         (["reproduce", "table2", "--runs", "0"], "runs must be >= 1, got 0."),
         (["reproduce", "table2", "--workers", "0"], "workers must be >= 1, got 0."),
         (["reproduce", "table2", "--device", "gpu"], "device must be cpu, cuda or cuda:N, got 'gpu'."),

@@ -10,6 +10,7 @@ from scipy import sparse
 
 from apgcn import Graph, Run, Split, train
 from apgcn.datasets import CATALOGUE
+from apgcn.errors import UnknownName
 from apgcn.models.catalogue import MODELS, count_weights
 from apgcn.models.given import KINDS, kinds_for, settings_given
 from apgcn.models.network import has_weights
@@ -293,3 +294,24 @@ def test_a_model_without_weights_has_one_run_per_split():
     keys = Condition.of_paper("cora_ml", "btfp").first_runs(100)
     assert [key.split for key in keys] == list(TEST_SEEDS)
     assert {key.initialisation for key in keys} == {0}
+
+
+def test_a_mistyped_setting_is_told_in_words():
+    for words in ({"penatly": 0.5}, {"settings": "paper"}, {"model": "gat", "penalty": 3}):
+        with pytest.raises(UnknownName, match="unknown setting of "):
+            paper_settings("cora", **words)
+
+
+def test_records_of_a_model_that_is_gone_can_be_read(tmp_path):
+    """Somebody's own model, recorded with defaults that nobody here knows: it does not lock the others in."""
+    from made_records import keep
+
+    from apgcn.experiments.keys import Condition
+    from apgcn.experiments.store import Store
+
+    store = Store(tmp_path)
+    keep(store, Condition.of_paper("cora", "gcn"), [0.8])
+    lines = (tmp_path / "runs.jsonl").read_text()
+    foreign = lines.replace('"gcn"', '"mine"').replace("cora/gcn/", "cora/mine/").replace("-gcn-", "-mine-")
+    (tmp_path / "runs.jsonl").write_text(lines + foreign)
+    assert sorted(record.model for record in Store(tmp_path).records.values()) == ["gcn", "mine"]

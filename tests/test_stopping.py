@@ -16,11 +16,9 @@ def one_run_by_hand(accuracies, losses, patience, stop_on):
     for epoch, (accuracy, loss) in enumerate(zip(accuracies, losses, strict=True), start=1):
         if stop_on == "loss":
             improved, at_best = loss < lowest, loss < lowest
-        elif stop_on == "tie":
-            improved = accuracy >= best[0] or loss <= lowest
-            at_best = (accuracy, -loss) >= (best[0], -best[1])
         else:
-            improved = accuracy > best[0] or loss < lowest
+            tie = stop_on == "tie" and (accuracy == best[0] or loss == lowest)
+            improved = accuracy > best[0] or loss < lowest or tie
             at_best = (accuracy, -loss) > (best[0], -best[1])
         waited = 0 if improved else waited + 1
         lowest = min(lowest, loss)

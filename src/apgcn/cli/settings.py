@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 
 from apgcn.errors import InvalidInput, UnknownName
@@ -15,8 +16,12 @@ def parse_settings(typed: Iterable[str], *, model: str) -> dict[str, Any]:
     {'l2': 0.01, 'watch': 'training', 'hidden': 32}
     """
     from apgcn.experiments.keys import defaults as defaults_of
+    from apgcn.models.catalogue import settings_of
+    from apgcn.models.network import has_weights
 
     defaults = defaults_of(model)
+    if not has_weights(settings_of(model)):  # nothing is trained
+        defaults = {field.name: field.default for field in fields(settings_of(model))}
     parsed: dict[str, Any] = {}
     for text in typed:
         name, equals, value = text.partition("=")

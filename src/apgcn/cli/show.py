@@ -38,11 +38,19 @@ def progress_bar(runs: int, *, label: str) -> Iterator[Callable[[Any], None]]:
 
 
 def trained(
-    model: Any, dataset: Any, split: Any, summary: Mapping[str, Any], *, changed: Sequence[str], out: Path | None
+    model: Any,
+    dataset: Any,
+    split: Any,
+    summary: Mapping[str, Any],
+    *,
+    changed: Sequence[str],
+    again: str,
+    out: Path | None,
 ) -> None:
     """The result of a training: accuracy, steps, histogram, time, and what to type next.
 
-    `model` and `dataset` are their lines in the catalogues; `changed` are the settings that the user typed, NAME=VALUE.
+    `model` and `dataset` are their lines in the catalogues; `changed` are the settings that the user typed, NAME=VALUE,
+    and `again` the options.
     """
     console = _console()
     runs = summary["runs"]
@@ -59,7 +67,8 @@ def trained(
     named = [name for name in ("penalty", "max_steps", "teleport") if name in settings] or ["hidden"]
     shown = [f"{name}={settings[name]:g}" for name in named if name in settings]
     others = [text for text in changed if text.partition("=")[0] not in named]
-    console.print(f"settings {escape(', '.join([*shown, *others]))}, the others from the catalogue")
+    kind = summary["settings_kind"]
+    console.print(f"settings {escape(', '.join([*shown, *others]))}, the others from the catalogue ({kind})")
     console.print()
     plus_minus = "±" if _can_print("±") else "+-"
     spread = "" if interval is None else f" {plus_minus} {100 * interval:.2f} (95 % interval over {runs} runs)"
@@ -79,7 +88,7 @@ def trained(
         console.print(f"written                 {escape(str(out))}")
     console.print()
     console.print("what to type next:")
-    for line in _suggestions(summary, changed):
+    for line in _suggestions(summary, changed, again):
         console.print(f"  {escape(line)}")
 
 
@@ -223,7 +232,7 @@ def models(listed: Mapping[str, Any], dataset: str) -> None:
     console.print(f"\nweights and settings are for {dataset}; --dataset names another graph.")
     for name, one in listed.items():
         for kinds, settings in _told_once(one["settings"]):
-            usual = ", behind the paper's tables" if one["usual"] in kinds else ""
+            usual = ", the default" if one["usual"] in kinds else ""
             console.print(f"\n[bold]{name}[/], {' and '.join(kinds)} settings{usual}")
             sources: dict[str, list[str]] = {}
             for setting, sourced in settings.items():
@@ -244,15 +253,15 @@ def _told_once(settings: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
     return groups
 
 
-def _suggestions(summary: Mapping[str, Any], changed: Sequence[str]) -> list[str]:
+def _suggestions(summary: Mapping[str, Any], changed: Sequence[str], options: str) -> list[str]:
     """Commands that go on from here, each with its reason."""
-    model = "" if summary["model"] == "apgcn" else f" --model {summary['model']}"
-    again = f"{_command()} train {summary['dataset']}{model}"
+    again = f"{_command()} train {summary['dataset']}{options}"
     typed = "".join(f" --set {text}" for text in changed)
+    others = "".join(f" --set {text}" for text in changed if not text.startswith("penalty="))
     dearer = 10 * summary["settings"].get("penalty", 1.0) or 0.005
     lines = {}
     if summary["steps_mean"] > 2 and dearer <= 1:
-        lines[f"{again} --penalty {dearer:g}"] = "a dearer step: nodes stop earlier"
+        lines[f"{again}{others} --penalty {dearer:g}"] = "a dearer step: nodes stop earlier"
     if summary["runs"] < 20:
         lines[f"{again}{typed} --runs 20"] = "every test split once, with an interval"
     lines[f"{_command()} models"] = "other models"

@@ -47,6 +47,7 @@ def train(
     from apgcn.devices import resolve
     from apgcn.io.folders import new_folder
     from apgcn.models.catalogue import settings_of
+    from apgcn.models.given import kinds_for
     from apgcn.models.network import has_weights
     from apgcn.splits import TEST_SEEDS
     from apgcn.training.packs import train as train_runs
@@ -73,6 +74,7 @@ def train(
             with show.progress_bar(len(planned), label=f"{kind.title} on {described.title}") as report:
                 results = train_runs(graph, planned, chosen_model, training, device=place, progress=report)
             summary = summarize(results, chosen_model, training, device=place, seconds=time.perf_counter() - started)
+            summary["settings_kind"] = settings or kinds_for(kind, dataset)[0]
             if folder:
                 save(folder, results, summary)
         kept = out
@@ -80,12 +82,20 @@ def train(
         if summary and as_json:
             print(json.dumps(summary, allow_nan=False))
         elif summary:
-            show.trained(kind, described, planned[0].split, summary, changed=typed, out=kept)
+            again = _options(model=model, settings=settings, seed=seed)
+            show.trained(kind, described, planned[0].split, summary, changed=typed, again=again, out=kept)
     if summary["diverged"]:
         raise InvalidInput(
             f"{summary['diverged']} of {len(planned)} runs diverged: their loss was never finite; "
             "make learning_rate, penalty or l2 smaller."
         )
+
+
+def _options(*, model: str, settings: str | None, seed: int) -> str:
+    """What to type besides settings for another training like this one."""
+    usual = {"model": "apgcn", "settings": None, "seed": 0}
+    typed = {"model": model, "settings": settings, "seed": seed}
+    return "".join(f" --{name} {value}" for name, value in typed.items() if value != usual[name])
 
 
 def _as_settings(**options: float | None) -> list[str]:

@@ -26,8 +26,8 @@ INTERVALS = (
     "share its luck; it is the honest one for another draw of the data.",
     "The verdict compares our mean with the paper's by the paper's kind of interval: both were made on the same "
     "splits.",
-    "Stars, at the best model of a graph: it differs from the second best by an aligned Friedman test over paired "
-    "runs of ours, * below 0.05, ** below 0.01.",
+    "Stars, at the best of the models that were run on a graph: it differs from the second best of them by an aligned "
+    "Friedman test over paired runs of ours, * below 0.05, ** below 0.01.",
     "Settings are those behind the paper's row: “paper” what its authors ran, “published” what came with the numbers "
     "that they copied or, where they have none, with the model. “Tuned” are ours, found on validation seeds. Rows with "
     "other settings than the paper's row come below it and have stars among themselves.",
@@ -78,6 +78,9 @@ def content(store: Store, scope: Scope, *, name: str, title: str) -> Exhibit:
                     shown += found[model]
     notes = [*INTERVALS]
     unweighted = {row["model"] for row in rows if row["model"] in MODELS and not has_weights(MODELS[row["model"]])}
+    lacking = [model for model in scope.models if not any(scope.takes(graph, model) for graph in scope.datasets)]
+    if scope.kind and lacking:
+        notes.append(f"Without {scope.kind} settings, and so not here: {', '.join(map(model_title, lacking))}.")
     notes += [ONE_RUN.format(model_title(model)) for model in sorted(unweighted)]
     notes += [COPIED] if any(_mark(row) for row in rows) else []
     notes += [FEW] if any(1 < row["runs"] < 20 for row in rows) else []

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from apgcn.datasets import CATALOGUE, describe
 from apgcn.errors import InvalidInput, UnknownName
-from apgcn.experiments import figure2, figure3, figure4, table1, table2, table3, table4, table5
+from apgcn.experiments import figure2, figure3, figure4, sweep, table1, table2, table3, table4, table5
 from apgcn.experiments.exhibit import Exhibit
 from apgcn.experiments.keys import RunKey
 from apgcn.experiments.published import AMAZON_GRAPHS, CITATION_GRAPHS, GRAPHS, MODEL_TITLES
@@ -22,7 +22,8 @@ from apgcn.models.given import KINDS
 class Experiment:
     """A table or figure: what must be run for it, and what it then shows.
 
-    `graphs` are the paper's; `others` says which graphs of the catalogue it can show besides.
+    `graphs` are the paper's; `others` says which graphs of the catalogue it can show besides; one about `halting` shows
+    models that have a penalty, and no others.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Experiment:
     plan: Callable[[Scope], list[RunKey]]
     content: Callable[[Store, Scope], Exhibit]
     measure: Callable[..., None] | None = None
+    halting: bool = False
     others: tuple[str, ...] = ()
 
     def takes(self, dataset: str) -> bool:
@@ -46,10 +48,17 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             Experiment("table1", GRAPHS, table1.plan, table1.content, table1.measure, others=EVERY),
             Experiment("table2", CITATION_GRAPHS, table2.plan, table2.content, others=NOT_AMAZON),
             Experiment("table3", AMAZON_GRAPHS, table3.plan, table3.content),
-            Experiment("figure2", GRAPHS, figure2.plan, figure2.content, others=EVERY),
-            Experiment("table4", GRAPHS, table4.plan, table4.content, others=EVERY),
+            Experiment("figure2", GRAPHS, figure2.plan, figure2.content, halting=True, others=EVERY),
+            Experiment("table4", GRAPHS, table4.plan, table4.content, halting=True, others=EVERY),
             Experiment("table5", GRAPHS, table5.plan, table5.content, table5.measure, others=EVERY),
-            Experiment("figure3", ("cora_ml", "amazon_computers"), figure3.plan, figure3.content, others=EVERY),
+            Experiment(
+                "figure3",
+                ("cora_ml", "amazon_computers"),
+                figure3.plan,
+                figure3.content,
+                halting=True,
+                others=EVERY,
+            ),
             Experiment("figure4", ("cora_ml",), figure4.plan, figure4.content, others=EVERY),
         )
     }
@@ -90,6 +99,9 @@ def chosen(
             raise InvalidInput(
                 f"{name} shows {', '.join(EXPERIMENTS[name].graphs)}, not {dataset}; that is in {', '.join(others)}."
             )
+    if name != "all" and EXPERIMENTS[name].halting and not sweep.sweeping(wanted_models):
+        halting = ", ".join(sweep.sweeping(tuple(MODELS)))
+        raise InvalidInput(f"{name} is about models that halt, {halting}, but not {', '.join(wanted_models)}.")
     selected = EXPERIMENTS.values() if name == "all" else [EXPERIMENTS[name]]
     scopes = []
     for experiment in selected:

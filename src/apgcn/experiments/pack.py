@@ -10,6 +10,7 @@ from typing import Any, TypeGuard, get_args
 from apgcn.errors import InvalidInput
 from apgcn.experiments.keys import Condition, Purpose, RunKey
 from apgcn.experiments.record import is_count, is_settings, is_text
+from apgcn.models.catalogue import MODELS
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class PlannedPack:
         if not _is_condition(condition) or not _are_runs(runs) or line.get("device") not in ("cpu", "cuda"):
             raise InvalidInput("a pack must have a condition, runs and a device.")
         pack = cls(Condition.of(**condition), tuple((split, number) for split, number in runs), line["device"])
-        if pack.key != line["key"]:
+        if pack.condition.model in MODELS and pack.key != line["key"]:
             raise InvalidInput(f"key must be that of the other fields, {pack.key!r}, got {line['key']!r}.")
         return pack
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from apgcn.errors import InvalidInput
 from apgcn.experiments.keys import Condition, Purpose, RunKey
+from apgcn.models.catalogue import MODELS
 from apgcn.splits import SETS
 from apgcn.training.result import RunResult
 
@@ -76,7 +77,7 @@ class Record:
         record = cls(**values_of(cls, line))
         if record.purpose not in get_args(Purpose):
             raise InvalidInput(f"purpose must be one of {', '.join(get_args(Purpose))}, got {record.purpose!r}.")
-        if record.run_key.text != record.key:
+        if record.model in MODELS and record.run_key.text != record.key:  # of a model that is gone, it cannot be told
             raise InvalidInput(f"key must be that of the other fields, {record.run_key.text!r}, got {record.key!r}.")
         return record
 
@@ -175,8 +176,8 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "float": (lambda value: is_number(value) and value >= 0, "a number >= 0"),
     "share": (lambda value: is_number(value) and 0 <= value <= 1, "between 0 and 1"),
     "tuple[int, ...]": (
-        lambda value: isinstance(value, list) and all(map(is_count, value)) and any(value),
-        "a list of counts that are not all 0",
+        lambda value: isinstance(value, list) and all(map(is_count, value)),
+        "a list of counts",
     ),
     "Mapping[str, Any]": (is_settings, "an object of texts and numbers"),
     "Mapping[str, str]": (lambda value: is_settings(value) and all(map(is_text, value.values())), "an object of texts"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from apgcn.checks import check_share
+from apgcn.datasets.catalogue import AMAZON_GRAPHS
 from apgcn.models.apgcn import OURS, APGCNSettings
 from apgcn.models.given import Given
 from apgcn.noise import Noise
@@ -19,7 +20,11 @@ class APAPPNPSettings(APGCNSettings):
     name: ClassVar[str] = "ap-appnp"
     title: ClassVar[str] = "AP-APPNP"
     citation: ClassVar[str] = "this library; the paper names it as future work"
-    given: ClassVar[tuple[Given, ...]] = (*OURS, Given("tuned", "APPNP's", {"teleport": 0.1}))
+    given: ClassVar[tuple[Given, ...]] = (
+        *OURS,
+        Given("tuned", "APPNP's, not searched", {"teleport": 0.1}),
+        Given("tuned", "APPNP's, not searched", {"teleport": 0.2}, ("ms_academic", *AMAZON_GRAPHS)),
+    )
 
     teleport: float = 0.1
 

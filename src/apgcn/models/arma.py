@@ -48,7 +48,7 @@ class ARMASettings:
     )
 
     hidden: int = 64
-    stacks: int = 1
+    stacks: int = 2
     depth: int = 1
     dropout: float = 0.5
     skip_dropout: float = 0.5

@@ -40,6 +40,10 @@ class Given:
     values: Mapping[str, Any]
     datasets: tuple[str, ...] = field(default=())
 
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise UnknownName("kind of settings", self.kind, KINDS)
+
     def is_for(self, dataset: str) -> bool:
         return not self.datasets or dataset in self.datasets
 

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from apgcn.datasets.catalogue import describe
+from apgcn.errors import UnknownName
 from apgcn.models.catalogue import settings_of
 from apgcn.models.given import settings_given
 from apgcn.models.network import ModelSettings
@@ -27,6 +28,10 @@ def paper_settings(
     >>> model.penalty, model.max_steps, training.watch
     (0.05, 5, 'training')
     """
+    known = [field.name for one in (settings_of(model), TrainingSettings) for field in fields(one)]
+    for name in changes:
+        if name not in known:
+            raise UnknownName(f"setting of {model}", name, known)
     given = settings_given(settings_of(model), describe(dataset).name, kind)
     return divide_settings(model, {**{name: sourced.value for name, sourced in given.items()}, **changes})
 

@@ -22,7 +22,7 @@ class TrainingSettings:
 
     `stop_on` says what resets patience: a better accuracy or a better loss than ever (the paper's text); one that is as
     good as the best (the program of the PPNP paper); or a better loss alone, and then the epoch of the lowest is the
-    best (the first GCN). In the first two the best epoch is the most accurate.
+    best (V.GCN). In the first two the best epoch is the most accurate.
     """
 
     learning_rate: float = 0.01

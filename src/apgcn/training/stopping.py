@@ -13,9 +13,8 @@ class EarlyStopping:
 
     The best epoch has the highest stopping accuracy; ties are broken by the lower watched loss. Patience is reset when
     either the accuracy or the loss is better than ever before; a run is finished when it has been without such an
-    improvement for `patience` epochs. With `stop_on="tie"` being as good as the best resets patience, too, and of two
-    epochs that are equal in both the later is the best. With `stop_on="loss"` accuracy has no say: the best epoch has
-    the lowest loss, and only that resets patience.
+    improvement for `patience` epochs. With `stop_on="tie"` being as good as the best resets patience, too. With
+    `stop_on="loss"` accuracy has no say: the best epoch has the lowest loss, and only that resets patience.
 
     Attributes
     ----------
@@ -37,12 +36,10 @@ class EarlyStopping:
             accuracy = torch.zeros_like(accuracy)  # all equal: ties, which the loss breaks
         accuracy = accuracy.masked_fill(~loss.isfinite(), -1.0)  # a run that has diverged is never at its best
         higher, equal = accuracy > self.best_accuracy, (accuracy == self.best_accuracy) & loss.isfinite()
+        best = higher | (equal & (loss < self.loss_at_best))
+        improved = higher | (loss < self.lowest_loss)
         if self.stop_on == "tie":
-            best = higher | (equal & (loss <= self.loss_at_best))
-            improved = higher | equal | (loss <= self.lowest_loss)
-        else:
-            best = higher | (equal & (loss < self.loss_at_best))
-            improved = higher | (loss < self.lowest_loss)
+            improved |= equal | (loss == self.lowest_loss)
         self.last_improvement.masked_fill_(improved, epoch)
         self.best_accuracy = torch.where(best, accuracy, self.best_accuracy)
         self.loss_at_best = torch.where(best, loss, self.loss_at_best)
