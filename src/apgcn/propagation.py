@@ -34,7 +34,8 @@ class Propagated(NamedTuple):
 
     @classmethod
     def everywhere(cls, output: Tensor, *, steps: int) -> Propagated:
-        """An output for which every node listened equally far."""
+        """An output for which every node listened equally far; a network that does not listen says 1."""
+        check_whole("steps", steps)
         taken = torch.full(output.shape[:-1], steps, device=output.device)
         return cls(output, steps=taken, remainder=output.new_zeros(taken.shape))
 

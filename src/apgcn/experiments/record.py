@@ -176,8 +176,8 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "float": (lambda value: is_number(value) and value >= 0, "a number >= 0"),
     "share": (lambda value: is_number(value) and 0 <= value <= 1, "between 0 and 1"),
     "tuple[int, ...]": (
-        lambda value: isinstance(value, list) and all(map(is_count, value)),
-        "a list of counts",
+        lambda value: isinstance(value, list) and all(map(is_count, value)) and any(value),
+        "a list of counts that are not all 0",
     ),
     "Mapping[str, Any]": (is_settings, "an object of texts and numbers"),
     "Mapping[str, str]": (lambda value: is_settings(value) and all(map(is_text, value.values())), "an object of texts"),
