@@ -22,11 +22,11 @@ def test_weights_start_like_torch_linear():
     graph = GraphTensors.of(random_graph(20, edges=30, features=9))
     network = APGCNSettings(hidden=400).build(graph, Noise([1, 2]))
     bound = 1 / math.sqrt(9)
-    for weight in (network.first.weight, network.first.bias):
+    for weight in (network.predict.first.weight, network.predict.first.bias):
         assert weight.abs().max() <= bound
         assert abs(weight.std().item() - bound / math.sqrt(3)) < 0.02  # uniform
-    assert network.second.weight.abs().max() <= 1 / math.sqrt(400)
-    assert not torch.equal(network.first.weight[0], network.first.weight[1])
+    assert network.predict.second.weight.abs().max() <= 1 / math.sqrt(400)
+    assert not torch.equal(network.predict.first.weight[0], network.predict.first.weight[1])
 
 
 def test_dense_and_sparse_features_agree():
@@ -44,7 +44,7 @@ def test_dense_and_sparse_features_give_the_same_gradients():
         tensors = GraphTensors.of(one)
         network = APGCNSettings(dropout=0.0).build(tensors, Noise([1, 2]))
         network(tensors, Noise([3, 4])).output.square().sum().backward()
-        gradients.append(network.first.weight.grad)
+        gradients.append(network.predict.first.weight.grad)
     torch.testing.assert_close(*gradients)
 
 
@@ -64,8 +64,8 @@ def test_the_forward_pass_is_the_equation_with_listening_switched_off():
     tensors = GraphTensors.of(graph)
     network = APGCNSettings().build(tensors, Noise([1]))
     x = torch.from_numpy(graph.features.copy())
-    hidden = torch.relu(x @ network.first.weight[0] + network.first.bias[0])
-    expected = hidden @ network.second.weight[0] + network.second.bias[0]
+    hidden = torch.relu(x @ network.predict.first.weight[0] + network.predict.first.bias[0])
+    expected = hidden @ network.predict.second.weight[0] + network.predict.second.bias[0]
     torch.testing.assert_close(network(tensors).output[0], expected)
 
 
@@ -77,8 +77,8 @@ def test_training_drops_the_inputs_of_both_layers_and_the_seeds():
     network = settings.build(tensors, Noise([1]))
     tape = Noise([9])
     x = torch.from_numpy(graph.features.copy()) * tape.keep(20, 5, rate=0.25)
-    hidden = torch.relu(x @ network.first.weight + network.first.bias) * tape.keep(20, 6, rate=0.25)
-    seeds = (hidden @ network.second.weight + network.second.bias) * tape.keep(20, 3, rate=0.5)
+    hidden = torch.relu(x @ network.predict.first.weight + network.predict.first.bias) * tape.keep(20, 6, rate=0.25)
+    seeds = (hidden @ network.predict.second.weight + network.predict.second.bias) * tape.keep(20, 3, rate=0.5)
     torch.testing.assert_close(network(tensors, Noise([9])).output, seeds)
 
 

@@ -13,7 +13,6 @@ from apgcn.datasets import CATALOGUE
 from apgcn.errors import UnknownName
 from apgcn.models.catalogue import MODELS, count_weights
 from apgcn.models.given import KINDS, kinds_for, settings_given
-from apgcn.models.network import has_weights
 from apgcn.noise import Noise
 from apgcn.splits import TEST_SEEDS
 from apgcn.tensors import GraphTensors
@@ -22,7 +21,7 @@ from apgcn.training.paper import paper_settings
 from apgcn.training.settings import TrainingSettings
 
 NODES = 30
-TRAINED = [name for name, kind in MODELS.items() if has_weights(kind)]
+TRAINED = [name for name, kind in MODELS.items() if kind.has_weights]
 
 
 def settings_of(name):
@@ -49,7 +48,7 @@ def runs_of(graph, count):
 
 def answered(name, graph, tensors, seeds=(1, 2, 3)):
     """Logits of a pack, whichever kind of model it is."""
-    if has_weights(MODELS[name]):
+    if MODELS[name].has_weights:
         with torch.no_grad():
             noise = Noise(seeds, device=tensors.labels.device)
             return settings_of(name).build(tensors, noise)(tensors).output
@@ -61,7 +60,7 @@ def answered(name, graph, tensors, seeds=(1, 2, 3)):
 def test_shapes_over_the_run_axis(name, graph):
     tensors = GraphTensors.of(graph)
     assert answered(name, graph, tensors).shape == (3, NODES, 3)
-    if has_weights(MODELS[name]):
+    if MODELS[name].has_weights:
         settings = settings_of(name)
         network = settings.build(tensors, Noise([1, 2, 3]))
         assert all(len(parameter) == 3 for parameter in network.parameters())
@@ -110,7 +109,7 @@ def test_renaming_nodes_renames_answers(name, graph):
     renamed = Graph(
         graph.adjacency[order][:, order], features=graph.features[order], labels=graph.labels[order], name=graph.name
     )
-    if has_weights(MODELS[name]):
+    if MODELS[name].has_weights:
         before, after = (answered(name, one, GraphTensors.of(one)) for one in (graph, renamed))
     else:
         seeds = torch.arange(9)[None]
@@ -195,7 +194,7 @@ def test_memory_is_estimated_from_above(name):
     settings = MODELS[name]()
     estimate = settings.floats_per_run(graph)
     assert estimate > 0
-    if not has_weights(settings):
+    if not settings.has_weights:
         return
     tensors = GraphTensors.of(graph)
     network = settings.build(tensors, Noise([1]))
@@ -230,7 +229,7 @@ def test_every_setting_has_a_source(name, dataset):
     """Of every kind that there is: all of the model's own settings, and all of its training where it is trained."""
     assert kinds_for(MODELS[name], dataset)
     own = {field.name for field in fields(MODELS[name])}
-    training = {field.name for field in fields(TrainingSettings)} if has_weights(MODELS[name]) else set()
+    training = {field.name for field in fields(TrainingSettings)} if MODELS[name].has_weights else set()
     for kind in kinds_for(MODELS[name], dataset):
         given = settings_given(MODELS[name], dataset, kind)
         assert given.keys() == own | training

@@ -114,7 +114,7 @@ def test_K_R_p_output_and_gradients_equal_a_loop_over_nodes(problem):
         expected = torch.stack([torch.as_tensor(value, dtype=torch.float64) for value in p[node]])
         torch.testing.assert_close(weights[: K[node], node], expected)
 
-    z = torch.stack(listen(NormalizedAdjacency(), z0[None], adjacency_of(edges, nodes), steps=max_steps, noise=None))
+    z = torch.stack([*listen(NormalizedAdjacency(), z0[None], adjacency_of(edges, nodes), steps=max_steps, noise=None)])
     combined = halting.combine(z[:, 0], weights, found.steps[0])
     torch.testing.assert_close(combined, torch.stack(output), rtol=1e-12, atol=1e-12)
 

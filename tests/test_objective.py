@@ -31,7 +31,7 @@ def test_the_objective_is_the_sum_of_its_three_terms():
     value = objective(network, outcome, train, l2=0.4)
     for run, nodes in enumerate(([0, 3, 5], [2, 7, 9])):
         surprise = -torch.log_softmax(outcome.output[run, nodes], -1)[range(3), graph.labels[nodes]].mean()
-        shrunk = 0.4 / 2 * (network.first.weight[run] ** 2).sum()  # weights, no bias, first layer
+        shrunk = 0.4 / 2 * (network.predict.first.weight[run] ** 2).sum()  # weights, no bias, first layer
         price = 0.3 * (outcome.steps[run, nodes] + outcome.remainder[run, nodes]).mean()
         torch.testing.assert_close(value[run], surprise + shrunk + price)
 

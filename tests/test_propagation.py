@@ -34,7 +34,7 @@ def test_adaptive_propagation_takes_any_operator_and_agrees_with_the_equations(a
     part.halting_unit.bias.data.fill_(-0.7)
     found = part(seeds_of(2), adjacency, Noise([3, 4]))
 
-    z = torch.stack(listen(operator, seeds_of(2), adjacency, steps=6, noise=Noise([3, 4])))
+    z = torch.stack([*listen(operator, seeds_of(2), adjacency, steps=6, noise=Noise([3, 4]))])
     h = torch.sigmoid((z[1:] * part.halting_unit.weight[..., 0][:, None]).sum(-1) + part.halting_unit.bias[..., 0])
     steps = halting.stopping_times(h)
     remainder = halting.remainders(h, steps)
@@ -66,7 +66,7 @@ def test_a_node_that_never_halts_averages_all_but_the_last_wait(adjacency):
     part = adaptive(max_steps=4)
     part.halting_unit.weight.data.zero_()
     part.halting_unit.bias.data.fill_(-200.0)
-    z = listen(NormalizedAdjacency(), seeds_of(2), adjacency, steps=4, noise=None)
+    z = [*listen(NormalizedAdjacency(), seeds_of(2), adjacency, steps=4, noise=None)]
     found = part(seeds_of(2), adjacency)
     assert (found.steps == 4).all()
     torch.testing.assert_close(found.output, (z[0] + z[1] + z[2] + z[4]) / 4)

@@ -7,7 +7,7 @@ from conftest import random_graph
 from scipy import sparse
 from torch.nn import functional
 
-from apgcn import Graph
+from apgcn import Graph, benchmark_runs, clean, load
 from apgcn.errors import InvalidInput
 from apgcn.models.appnp import APPNPSettings
 from apgcn.models.arma import ARMASettings
@@ -162,7 +162,7 @@ def test_appnp_agrees_with_pytorch_geometric(graph, edges):
     from torch_geometric.nn import APPNP
 
     network = two_runs(APPNPSettings(hidden=4, teleport=0.15, max_steps=7), graph)
-    seeds = network.second(network.first(graph.features).relu())
+    seeds = network.predict(graph.features)
     compare(network, graph, lambda run: APPNP(K=7, alpha=0.15)(seeds[run], edges))
 
 
@@ -170,7 +170,7 @@ def test_dropout_of_ppnp_takes_entries_of_the_inverse(graph):
     """With everything else off, the mean of many draws is the output without dropout, and no two are alike."""
     network = PPNPSettings(hidden=4, dropout=0.0).build(graph, Noise([1]))
     noise, nodes = Noise([5]), torch.arange(NODES)[None]
-    for draw in (lambda: network(graph, noise).output, lambda: network.only(graph, noise, nodes).output):
+    for draw in (lambda: network(graph, noise).output, lambda: network.at(nodes, graph, noise).output):
         drawn = torch.stack([draw() for _ in range(2000)])
         spread = drawn.std(0) / 2000**0.5
         assert ((drawn.mean(0) - network(graph).output).abs() < 5 * spread + 1e-6).all()
@@ -181,7 +181,7 @@ def test_some_nodes_of_ppnp_are_those_of_all(graph):
     """Without dropout of the matrix: at the nodes that are asked for; elsewhere it is left out."""
     network = two_runs(PPNPSettings(hidden=4, matrix_dropout=0.0), graph)
     nodes = torch.tensor([[3, 5], [0, 7]])
-    some = network.only(graph, Noise([8, 9]), nodes).output
+    some = network.at(nodes, graph, Noise([8, 9])).output
     everything = network(graph, Noise([8, 9])).output
     for run in range(2):
         torch.testing.assert_close(some[run, nodes[run]], everything[run, nodes[run]])
@@ -259,7 +259,7 @@ def test_diffused_features_by_hand():
     f = diffused(graph, teleport=0.2, steps=1)
     edge = 0.8 / 6**0.5
     expected = torch.tensor([[0.2 + 0.4, 0.0], [edge, 0.0], [0.0, edge], [0.0, 0.2 + 0.4]])
-    torch.testing.assert_close(f, functional.normalize(expected))
+    torch.testing.assert_close(f.float(), functional.normalize(expected))
 
 
 def test_ridge_regression_equals_the_closed_form(graph):
@@ -269,9 +269,31 @@ def test_ridge_regression_equals_the_closed_form(graph):
     found = ridge_regression(f, known, f.new_zeros(FEATURES, 2, CLASSES), strength=0.5)
     for run in range(2):
         labelled = known[run] >= 0
-        x, y = f[labelled], torch.eye(CLASSES)[known[run][labelled]]
+        x, y = f[labelled], torch.eye(CLASSES).double()[known[run][labelled]]
         expected = torch.linalg.solve(x.T @ x + 0.5 * torch.eye(FEATURES), x.T @ y)
-        torch.testing.assert_close(found[:, run], expected)
+        torch.testing.assert_close(found[:, run], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("strength", [1e-13, float("nan")])
+def test_equations_that_are_not_solved_are_said(strength):
+    """Directions in which the features differ more and more weakly: without shrinking, no step size suits them all."""
+    generator = torch.Generator().manual_seed(0)
+    random = torch.rand(400, 400, dtype=torch.float64, generator=generator)
+    f = torch.linalg.qr(random).Q * torch.logspace(0, -6, 400, dtype=torch.float64)
+    known = (torch.rand(1, 400, generator=generator) < 0.5).long()
+    with pytest.raises(InvalidInput, match="make ridge larger"):
+        ridge_regression(f, known, f.new_zeros(400, 1, 2), strength=strength)
+
+
+def test_bootstrapping_does_not_depend_on_the_runs_beside_it():
+    """On a real graph, over ten rounds, where one node that joins too early changes all that follows."""
+    cora = clean(load("cora"))
+    graph = GraphTensors.of(cora)
+    seeds = torch.tensor(np.stack([run.split.train for run in benchmark_runs(cora, 3)]))
+    together = BtFPSettings().solve(graph, seeds).output
+    for run in range(3):
+        alone = BtFPSettings().solve(graph, seeds[run : run + 1]).output
+        torch.testing.assert_close(alone[0], together[run], rtol=0, atol=1e-5)
 
 
 def test_the_most_certain_nodes_are_added_as_the_classes_are_shared():

@@ -54,7 +54,7 @@ def test_a_pack_of_eight_is_eight_packs_of_one(cora):
         alone = weights_after(cora, [run], epochs=6)
         for name, weight in alone.items():
             torch.testing.assert_close(together[name][number : number + 1], weight, rtol=1e-3, atol=2e-5)
-    first = together["first.weight"]
+    first = together["predict.first.weight"]
     assert all(not torch.equal(first[0], first[number]) for number in range(1, 8))
 
 
@@ -100,19 +100,20 @@ def test_another_key_gives_other_noise(graph, split_seed, initialisation):
     other = replace(run, split=replace(run.split, seed=split_seed), initialisation=initialisation)
     assert run.noise_seed != other.noise_seed
     assert not torch.equal(
-        weights_after(graph, [run], epochs=0)["first.weight"], weights_after(graph, [other], epochs=0)["first.weight"]
+        weights_after(graph, [run], epochs=0)["predict.first.weight"],
+        weights_after(graph, [other], epochs=0)["predict.first.weight"],
     )
 
 
 def test_settings_that_draw_nothing_do_not_change_the_noise(graph):
     """After a step they differ, and so they do not merely start alike: without a price or l2, they do not."""
     cheap, dear = (weights_after(graph, runs_of(graph, 1), 0, APGCNSettings(penalty=p)) for p in (0.0, 1.0))
-    assert torch.equal(cheap["first.weight"], dear["first.weight"])
+    assert torch.equal(cheap["predict.first.weight"], dear["predict.first.weight"])
     plain, other = (
         weights_after(graph, runs_of(graph, 1), 4, training=replace(SHORT, patience=p, watch=w))
         for p, w in ((50, "stopping"), (60, "training"))
     )
-    assert torch.equal(plain["first.weight"], other["first.weight"])
+    assert torch.equal(plain["predict.first.weight"], other["predict.first.weight"])
 
 
 @pytest.mark.parametrize("epochs", [1, 7])
@@ -129,7 +130,7 @@ def test_what_an_epoch_reports_can_be_worked_out_from_its_weights(graph, epochs)
         chances = torch.log_softmax(logits.double(), dim=-1)
     train, stopping = (torch.from_numpy(nodes.copy()) for nodes in (run.split.train, run.split.stopping))
     surprise = lambda nodes: -chances[nodes, tensors.labels[nodes]].mean().item()  # noqa: E731
-    objective = surprise(train) + 0.2 / 2 * network.first.weight.square().sum().item()
+    objective = surprise(train) + 0.2 / 2 * network.predict.first.weight.square().sum().item()
     objective += 0.3 * (steps + remainder)[train].mean().item()
     history = result.history
     assert history.training_loss[-1] == pytest.approx(objective, rel=1e-5)
@@ -145,7 +146,7 @@ def test_every_setting_of_training_reaches_the_step(graph, change):
         weights_after(graph, runs_of(graph, 1), 1, training=one)
         for one in (TrainingSettings(), TrainingSettings(**change))
     )
-    assert not torch.equal(usual["first.weight"], changed["first.weight"])
+    assert not torch.equal(usual["predict.first.weight"], changed["predict.first.weight"])
 
 
 def test_every_epoch_hears_other_noise(graph):
@@ -165,7 +166,7 @@ def test_the_best_weights_are_kept_and_restored(graph):
     at_end = weights_after(graph, runs_of(graph, 1), result.epochs - 1, training=SHORT)
     for name, weight in result.weights.items():
         assert torch.equal(weight, at_best[name])
-    assert not torch.equal(result.weights["first.weight"], at_end["first.weight"])
+    assert not torch.equal(result.weights["predict.first.weight"], at_end["predict.first.weight"])
 
     tensors = GraphTensors.of(graph)
     network = ALL_DROPOUT.build(tensors, Noise([0]))
@@ -186,7 +187,7 @@ def test_the_regularised_loss_is_that_of_the_stopping_set_and_the_weights(graph)
     pack = Pack(GraphTensors.of(graph), runs_of(graph, 2), ALL_DROPOUT, TrainingSettings(watch="regularised", l2=0.3))
     pack.step()
     found = pack.evaluate()
-    shrunk = 0.3 / 2 * (pack.model.first.weight**2).sum((1, 2))
+    shrunk = 0.3 / 2 * (pack.model.predict.first.weight**2).sum((1, 2))
     torch.testing.assert_close(pack.watched(found), found.stopping_loss + shrunk)
     pack.settings = TrainingSettings(watch="stopping", l2=0.3)
     assert torch.equal(pack.watched(found), found.stopping_loss)
@@ -210,7 +211,7 @@ def test_the_halting_unit_moves_on_every_fifth_epoch_only_momentum_included(grap
     unit = {"propagation.halting_unit.weight", "propagation.halting_unit.bias"}
     for epoch, names in enumerate(moved, start=1):
         assert names & unit == (unit if epoch % every == 0 else set()), epoch
-        assert "first.weight" in names
+        assert "predict.first.weight" in names
 
 
 def test_one_step_of_the_pack_is_one_step_of_torch_adam(graph):
@@ -224,7 +225,7 @@ def test_one_step_of_the_pack_is_one_step_of_torch_adam(graph):
     outcome = network(tensors, noise)
     nodes = torch.from_numpy(run.split.train.copy())
     loss = torch.nn.functional.cross_entropy(outcome.output[0, nodes], tensors.labels[nodes])
-    loss = loss + 0.008 / 2 * network.first.weight.square().sum()
+    loss = loss + 0.008 / 2 * network.predict.first.weight.square().sum()
     loss = loss + ALL_DROPOUT.penalty * (outcome.steps + outcome.remainder)[0, nodes].mean()
     loss.backward()
     halting_unit = set(network.propagation.halting_unit.parameters())
@@ -245,7 +246,7 @@ def test_a_diverged_run_keeps_its_initial_weights_and_says_so(graph):
     run = runs_of(graph, 1)[0]
     (result,) = train_pack(graph, [run], ALL_DROPOUT, TrainingSettings(learning_rate=1e30, patience=5))
     assert result.best_epoch == 0
-    assert torch.equal(result.weights["first.weight"], weights_after(graph, [run], 0)["first.weight"])
+    assert torch.equal(result.weights["predict.first.weight"], weights_after(graph, [run], 0)["predict.first.weight"])
 
 
 def test_results_come_in_the_order_of_the_runs_whatever_the_packs(graph, monkeypatch):

@@ -77,3 +77,17 @@ class Linear(nn.Module):
     def extra_repr(self) -> str:
         runs, inputs, outputs = self.weight.shape
         return f"{inputs}, {outputs}, runs={runs}"
+
+
+class TwoLayers(nn.Module):
+    """ReLU(x W_1 + b_1) W_2 + b_2 at every node, dropout before each layer. Shapes as in `Linear`."""
+
+    def __init__(self, inputs: int, hidden: int, outputs: int, *, rate: float, noise: Noise):
+        super().__init__()
+        self.rate = rate
+        self.first = Linear(inputs, hidden, noise=noise)
+        self.second = Linear(hidden, outputs, noise=noise)
+
+    def forward(self, x: Tensor | SparseMatrix, noise: Noise | None = None) -> Tensor:
+        h = self.first(dropout(x, self.rate, noise)).relu()
+        return self.second(dropout(h, self.rate, noise))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -45,13 +46,16 @@ class Propagated(NamedTuple):
         return self.steps + self.remainder
 
 
-def listen(operator: Operator, seeds: Tensor, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> list[Tensor]:
+def listen(
+    operator: Operator, seeds: Tensor, adjacency: Adjacency, *, steps: int, noise: Noise | None
+) -> Iterator[Tensor]:
     """z^0, ..., z^T: the seeds and what each step of listening makes of them, each (runs, nodes, channels)."""
     step = operator.begin(seeds, adjacency, steps=steps, noise=noise)
-    states = [seeds]
+    z = seeds
+    yield z
     for k in range(1, steps + 1):
-        states.append(step(k, states[-1]))
-    return states
+        z = step(k, z)
+        yield z
 
 
 class FixedPropagation(nn.Module):
@@ -67,7 +71,9 @@ class FixedPropagation(nn.Module):
         self.steps = steps
 
     def forward(self, seeds: Tensor, adjacency: Adjacency, noise: Noise | None = None) -> Propagated:
-        output = listen(self.operator, seeds, adjacency, steps=self.steps, noise=noise)[-1]
+        output = seeds
+        for z in listen(self.operator, seeds, adjacency, steps=self.steps, noise=noise):
+            output = z  # only the last is kept
         return Propagated.everywhere(output, steps=self.steps)
 
     def extra_repr(self) -> str:
@@ -124,7 +130,7 @@ class AdaptivePropagation(nn.Module):
 
     def forward(self, seeds: Tensor, adjacency: Adjacency, noise: Noise | None = None) -> Propagated:
         seeds = dropout(seeds, self.seed_dropout, noise)
-        z = torch.stack(listen(self.operator, seeds, adjacency, steps=self.max_steps, noise=noise))
+        z = torch.stack([*listen(self.operator, seeds, adjacency, steps=self.max_steps, noise=noise)])
         h = torch.sigmoid(z[1:] @ self.halting_unit.weight + self.halting_unit.bias).squeeze(-1)  # (T, runs, nodes)
         steps = halting.stopping_times(h, epsilon=self.epsilon)
         remainder = halting.remainders(h, steps)

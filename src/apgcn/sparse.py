@@ -79,6 +79,12 @@ class SparseMatrix:
         """Times a dense tensor of shape (runs, columns, channels): (runs, rows, channels)."""
         return _Product.apply(self.values, dense, self.pattern)
 
+    def to_dense(self) -> Tensor:
+        """All places, the empty ones too, of shared values: (rows, columns)."""
+        dense = self.values.new_zeros(self.pattern.shape)
+        dense[self.pattern.rows, self.pattern.columns] = self.values
+        return dense
+
     def row_sums(self) -> Tensor:
         """The sum of every row, (rows,) or (runs, rows), without gradient."""
         values = self.values.view(-1, self.pattern.entries)

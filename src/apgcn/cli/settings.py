@@ -17,10 +17,9 @@ def parse_settings(typed: Iterable[str], *, model: str) -> dict[str, Any]:
     """
     from apgcn.experiments.keys import defaults as defaults_of
     from apgcn.models.catalogue import settings_of
-    from apgcn.models.network import has_weights
 
     defaults = defaults_of(model)
-    if not has_weights(settings_of(model)):  # nothing is trained
+    if not settings_of(model).has_weights:  # nothing is trained
         defaults = {field.name: field.default for field in fields(settings_of(model))}
     parsed: dict[str, Any] = {}
     for text in typed:

@@ -48,7 +48,6 @@ def train(
     from apgcn.io.folders import new_folder
     from apgcn.models.catalogue import settings_of
     from apgcn.models.given import kinds_for
-    from apgcn.models.network import has_weights
     from apgcn.splits import TEST_SEEDS
     from apgcn.training.packs import train as train_runs
     from apgcn.training.paper import paper_settings
@@ -61,7 +60,7 @@ def train(
     check_whole("seed", seed, least=0)
     typed = [*(chosen or []), *_as_settings(penalty=penalty, max_steps=max_steps)]
     chosen_model, training = paper_settings(dataset, model=model, kind=settings, **parse_settings(typed, model=model))
-    if not has_weights(kind) and runs > len(TEST_SEEDS):
+    if not kind.has_weights and runs > len(TEST_SEEDS):
         runs = len(TEST_SEEDS)
         say(f"{kind.title} has no initial weights, so there is one run per split: {runs} runs.")
     place = resolve(device)

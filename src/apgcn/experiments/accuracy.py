@@ -17,7 +17,6 @@ from apgcn.experiments.store import Store
 from apgcn.experiments.words import NOTHING, model_title, number, plus_minus, verdict
 from apgcn.models.catalogue import MODELS
 from apgcn.models.given import KINDS
-from apgcn.models.network import has_weights
 from apgcn.ranks import aligned_friedman
 
 INTERVALS = (
@@ -77,7 +76,7 @@ def content(store: Store, scope: Scope, *, name: str, title: str) -> Exhibit:
                     rows.append(_row(dataset, model, kind, Mean.of(found[model]), stars.get(model, "")))
                     shown += found[model]
     notes = [*INTERVALS]
-    unweighted = {row["model"] for row in rows if row["model"] in MODELS and not has_weights(MODELS[row["model"]])}
+    unweighted = {row["model"] for row in rows if row["model"] in MODELS and not MODELS[row["model"]].has_weights}
     lacking = [model for model in scope.models if not any(scope.takes(graph, model) for graph in scope.datasets)]
     if scope.kind and lacking:
         notes.append(f"Without {scope.kind} settings, and so not here: {', '.join(map(model_title, lacking))}.")

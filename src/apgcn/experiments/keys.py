@@ -11,7 +11,6 @@ from apgcn.checks import check_whole
 from apgcn.datasets.catalogue import CATALOGUE
 from apgcn.models.catalogue import MODELS
 from apgcn.models.given import kinds_for
-from apgcn.models.network import has_weights
 from apgcn.splits import TEST_SEEDS, VALIDATION_SEEDS
 from apgcn.training.paper import divide_settings, paper_settings
 from apgcn.training.runs import MOST_RUNS
@@ -114,7 +113,7 @@ class Condition:
         """
         check_whole("runs", count, most=MOST_RUNS)
         seeds = TEST_SEEDS if self.purpose == "test" else VALIDATION_SEEDS
-        if self.model in MODELS and not has_weights(MODELS[self.model]):
+        if self.model in MODELS and not MODELS[self.model].has_weights:
             count = min(count, len(seeds))
         return [RunKey(self, seeds[number % len(seeds)], number // len(seeds)) for number in range(count)]
 

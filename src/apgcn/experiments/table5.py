@@ -12,7 +12,6 @@ from apgcn.experiments.store import Store
 from apgcn.experiments.timing import TIMED, WARM_UP, timed, timing_key
 from apgcn.experiments.words import number, settings_text
 from apgcn.models.catalogue import MODELS
-from apgcn.models.network import has_weights
 
 NOTES = (
     "An epoch is a training step and an evaluation of one run alone (a pack of one), one thread on a CPU; medians over "
@@ -54,7 +53,7 @@ def measure(store: Store, scope: Scope, *, device: str, command: str) -> None:
     """Time the models and graphs that were not timed on this hardware yet, one after the other."""
     for dataset, model in scope.pairs():
         condition = scope.condition(dataset, model)
-        if has_weights(MODELS[model]) and timing_key(condition, device) not in store.timings:
+        if MODELS[model].has_weights and timing_key(condition, device) not in store.timings:
             store.keep_timing(timed(condition, device=device, command=command))
 
 

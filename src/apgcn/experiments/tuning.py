@@ -11,7 +11,6 @@ from apgcn.experiments.keys import Condition, RunKey
 from apgcn.experiments.mean import Mean
 from apgcn.experiments.store import Store
 from apgcn.models.catalogue import MODELS
-from apgcn.models.network import has_weights
 
 
 class Range(NamedTuple):
@@ -39,7 +38,7 @@ SPACE = {
 
 def searched(model: str) -> list[str]:
     """The settings of a model that can be looked for; a model without weights is not trained, so l2 has no say."""
-    known = {field.name for field in fields(MODELS[model])} | ({"l2"} if has_weights(MODELS[model]) else set())
+    known = {field.name for field in fields(MODELS[model])} | ({"l2"} if MODELS[model].has_weights else set())
     return [name for name in SPACE if name in known]
 
 

@@ -10,7 +10,7 @@ from apgcn.datasets.catalogue import AMAZON_GRAPHS
 from apgcn.models.apgcn import OURS, APGCNSettings
 from apgcn.models.given import Given
 from apgcn.noise import Noise
-from apgcn.operators import PageRank
+from apgcn.operators import Operator, PageRank
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,6 @@ class APAPPNPSettings(APGCNSettings):
         super().__post_init__()
         check_share("teleport", self.teleport)
 
-    def operator(self, classes: int, noise: Noise) -> PageRank:
+    def operator(self, classes: int, noise: Noise) -> Operator:
         """One step of listening."""
         return PageRank(self.teleport, self.edge_dropout)

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from apgcn.checks import check_number, check_share, check_whole
 from apgcn.datasets.catalogue import AMAZON_GRAPHS
 from apgcn.graph import Graph
-from apgcn.layers import Linear, dropout
+from apgcn.layers import TwoLayers
 from apgcn.models.given import AP_GCN, PPNP, TEXT, Given, Kind
 from apgcn.models.memory import heard, stored_features
+from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
 from apgcn.operators import NormalizedAdjacency, Operator
 from apgcn.propagation import AdaptivePropagation, Propagated
@@ -44,7 +45,7 @@ OURS = tuple(Given("tuned", "AP-GCN's paper, not searched", one.values, one.data
 
 
 @dataclass(frozen=True)
-class APGCNSettings:
+class APGCNSettings(ModelSettings):
     """What can be chosen about AP-GCN; the defaults are the paper's for Cora-ML.
 
     `penalty` (the paper's alpha) is the price of a step in the objective; `halting_every` says on which epochs the
@@ -56,6 +57,7 @@ class APGCNSettings:
     title: ClassVar[str] = "AP-GCN"
     citation: ClassVar[str] = "Spinelli, Scardapane and Uncini, IEEE TNNLS 2020"
     given: ClassVar[tuple[Given, ...]] = (*_given("paper"), *_given("published"))
+    to_need_less: ClassVar[str] = "make max_steps or hidden smaller"
 
     hidden: int = 64
     dropout: float = 0.5
@@ -94,10 +96,10 @@ class APGCNSettings:
         return 8 * stored_features(graph) + 6 * hidden + 8 * states + 8 * messages + 8 * weights
 
 
-class APGCN(nn.Module):
+class APGCN(Network):
     """A two-layer network at every node, then listening for as long as the node wants.
 
-        z^0    = ReLU(X W_1 + b_1) W_2 + b_2        dropout before each layer
+        z^0    = ReLU(X W_1 + b_1) W_2 + b_2         dropout before each layer
         output = AdaptivePropagation(z^0)            fresh edge dropout at each step
 
     All weights have a leading run axis; a single network is a pack of one.
@@ -123,8 +125,7 @@ class APGCN(nn.Module):
     def __init__(self, settings: APGCNSettings, *, features: int, classes: int, noise: Noise):
         super().__init__()
         self.settings = settings
-        self.first = Linear(features, settings.hidden, noise=noise)
-        self.second = Linear(settings.hidden, classes, noise=noise)
+        self.predict = TwoLayers(features, settings.hidden, classes, rate=settings.dropout, noise=noise)
         self.propagation = AdaptivePropagation(
             settings.operator(classes, noise),
             channels=classes,
@@ -137,9 +138,7 @@ class APGCN(nn.Module):
 
     def forward(self, graph: GraphTensors, noise: Noise | None = None) -> Propagated:
         """Logits, steps and remainders of all nodes. With noise this is training, without it evaluation."""
-        x = self.first(dropout(graph.features, self.settings.dropout, noise)).relu()
-        z = self.second(dropout(x, self.settings.dropout, noise))
-        return self.propagation(z, graph.adjacency, noise)
+        return self.propagation(self.predict(graph.features, noise), graph.adjacency, noise)
 
     def penalties(self, outcome: Propagated, nodes: Tensor) -> Tensor:
         """penalty * mean over some nodes (runs, m) of K + R, one value per run: what listening costs."""
@@ -147,7 +146,7 @@ class APGCN(nn.Module):
 
     def decayed(self) -> Iterable[Tensor]:
         """The weights that l2 regularisation shrinks: the first layer's."""
-        return (self.first.weight,)
+        return (self.predict.first.weight,)
 
     def learns(self, parameter: nn.Parameter, epoch: int) -> bool:
         """Whether a parameter moves on an epoch: the halting unit does on every 5th only (`halting_every`)."""

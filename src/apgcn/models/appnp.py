@@ -11,10 +11,10 @@ from torch import Tensor
 from apgcn.checks import check_share, check_whole
 from apgcn.datasets.catalogue import AMAZON_GRAPHS
 from apgcn.graph import Graph
-from apgcn.layers import Linear, dropout
+from apgcn.layers import TwoLayers
 from apgcn.models.given import AP_GCN, PPNP, Given, protocol
 from apgcn.models.memory import heard, stored_features
-from apgcn.models.network import PlainNetwork
+from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
 from apgcn.operators import PageRank
 from apgcn.propagation import FixedPropagation, Propagated
@@ -22,7 +22,7 @@ from apgcn.tensors import GraphTensors
 
 
 @dataclass(frozen=True)
-class APPNPSettings:
+class APPNPSettings(ModelSettings):
     """What can be chosen about APPNP; `edge_dropout` takes entries of the normalised matrix, anew at every step."""
 
     name: ClassVar[str] = "appnp"
@@ -44,6 +44,7 @@ class APPNPSettings:
             AMAZON_GRAPHS,
         ),
     )
+    to_need_less: ClassVar[str] = "make max_steps or hidden smaller"
 
     hidden: int = 64
     dropout: float = 0.5
@@ -70,7 +71,7 @@ class APPNPSettings:
         return 8 * stored_features(graph) + 6 * hidden + 4 * states + 4 * messages + 8 * weights
 
 
-class APPNP(PlainNetwork):
+class APPNP(Network):
     """A two-layer network at every node, then ten steps of personalised PageRank.
 
         z^0    = ReLU(X W_1 + b_1) W_2 + b_2                   dropout before each layer
@@ -84,17 +85,14 @@ class APPNP(PlainNetwork):
     def __init__(self, settings: APPNPSettings, *, features: int, classes: int, noise: Noise):
         super().__init__()
         self.settings = settings
-        self.first = Linear(features, settings.hidden, noise=noise)
-        self.second = Linear(settings.hidden, classes, noise=noise)
+        self.predict = TwoLayers(features, settings.hidden, classes, rate=settings.dropout, noise=noise)
         operator = PageRank(settings.teleport, settings.edge_dropout, renormalize=False)
         self.propagation = FixedPropagation(operator, steps=settings.max_steps)
 
     def forward(self, graph: GraphTensors, noise: Noise | None = None) -> Propagated:
         """Logits of all nodes. With noise this is training, without it evaluation."""
-        x = self.first(dropout(graph.features, self.settings.dropout, noise)).relu()
-        z = self.second(dropout(x, self.settings.dropout, noise))
-        return self.propagation(z, graph.adjacency, noise)
+        return self.propagation(self.predict(graph.features, noise), graph.adjacency, noise)
 
     def decayed(self) -> Iterable[Tensor]:
         """The weights that l2 regularisation shrinks: the first layer's."""
-        return (self.first.weight,)
+        return (self.predict.first.weight,)

@@ -14,7 +14,7 @@ from apgcn.graph import Graph
 from apgcn.layers import dropout, glorot, side_by_side, zeros
 from apgcn.models.given import AP_GCN, Given, protocol
 from apgcn.models.memory import heard, stored_features
-from apgcn.models.network import PlainNetwork
+from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
 from apgcn.propagation import Propagated
 from apgcn.sparse import SparseMatrix
@@ -25,7 +25,7 @@ VALIDATION = "not in the AP-GCN paper; ours, on validation seeds: results/tuning
 
 
 @dataclass(frozen=True)
-class ARMASettings:
+class ARMASettings(ModelSettings):
     """What can be chosen about ARMA: two layers, in each `stacks` filters of `depth` recursions that share weights.
 
     `skip_dropout` takes values of a layer's input where the recursions add it again.
@@ -46,6 +46,7 @@ class ARMASettings:
         Given("paper", AP_GCN, {"l2": 0.0}, AMAZON_GRAPHS),
         Given("paper", VALIDATION, {"stacks": 1, "depth": 1, "skip_dropout": 0.5}),
     )
+    to_need_less: ClassVar[str] = "make stacks, depth or hidden smaller"
 
     hidden: int = 64
     stacks: int = 2
@@ -74,7 +75,7 @@ class ARMASettings:
         return 12 * stored_features(graph) + states + heard(graph) + 16 * graph.num_features * width
 
 
-class ARMA(PlainNetwork):
+class ARMA(Network):
     """Two layers of ARMA filters, dropout before each; ReLU in the recursions of the first, none in the second.
 
     l2 shrinks the first layer's weights.

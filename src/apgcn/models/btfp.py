@@ -11,22 +11,24 @@ from torch.nn import functional
 
 from apgcn.checks import check_number, check_share, check_whole
 from apgcn.datasets.catalogue import AMAZON_GRAPHS
+from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
 from apgcn.models.given import PPNP, Given
 from apgcn.models.memory import heard
+from apgcn.models.network import ModelSettings
 from apgcn.operators import PageRank
-from apgcn.propagation import Propagated, listen
-from apgcn.sparse import SparseMatrix
+from apgcn.propagation import FixedPropagation, Propagated
 from apgcn.tensors import GraphTensors
 
 VALIDATION = "not in the papers, as far as we know; ours, on validation seeds: results/tuning"
-TOLERANCE = 1e-4  # of what the equations of a round leave over, against their right side
+TOLERANCE = 1e-6  # of what the equations of a round leave over, against their right side
 MOST_ITERATIONS = 1000
 LOOK_EVERY = 10  # iterations: a look at what is left makes a GPU wait
+COLUMNS = 256  # of the features diffuse at once
 
 
 @dataclass(frozen=True)
-class BtFPSettings:
+class BtFPSettings(ModelSettings):
     """What can be chosen about bootstrapped feature propagation.
 
     `teleport` is the return probability and `max_steps` the number of steps of the diffusion; `rounds` of
@@ -43,6 +45,7 @@ class BtFPSettings:
         Given("published", VALIDATION, {"ridge": 0.114}, ("pubmed", *AMAZON_GRAPHS)),
     )
     to_need_less: ClassVar[str] = "give the graph fewer features"
+    has_weights: ClassVar[bool] = False
 
     teleport: float = 0.2
     max_steps: int = 10
@@ -65,7 +68,13 @@ class BtFPSettings:
             then, `rounds` times: nodes without a label whose softmax(F W) has the lowest entropy get the class that it
             names, `growth` n of them, shared among classes as the predictions are; and W anew
 
-        Nothing is drawn: a run depends on its split alone.
+        Nothing is drawn: a run depends on its split alone. Which nodes join is a matter of order, where a last digit
+        can decide; so all is computed in double precision, every run as far as if it were alone.
+
+        Raises
+        ------
+        InvalidInput
+            If the equations of a round cannot be solved.
         """
         f = diffused(graph, teleport=self.teleport, steps=self.max_steps)
         known = torch.full((len(seeds), len(f)), -1, device=f.device)
@@ -76,27 +85,31 @@ class BtFPSettings:
             scores = (f @ w.flatten(1)).view(len(f), *w.shape[1:]).transpose(0, 1)  # (runs, nodes, classes)
             if round_number < self.rounds:
                 known = grown(known, scores, growth=self.growth)
-        return Propagated.everywhere(scores, steps=self.max_steps)
+        return Propagated.everywhere(scores.to(graph.adjacency.weights), steps=self.max_steps)
 
     def floats_per_run(self, graph: Graph) -> int:
         """About how many numbers one run of a pack keeps in memory while it is solved."""
-        shared = 4 * graph.num_nodes * graph.num_features  # counted for every run, though all share it
-        return shared + 8 * (graph.num_nodes + graph.num_features) * graph.num_classes + heard(graph)
+        return 20 * (graph.num_nodes + graph.num_features) * graph.num_classes
+
+    def floats_shared(self, graph: Graph) -> int:
+        """About how many more numbers a pack keeps: features, once single for diffusion and once double."""
+        return (3 * graph.num_features + 6 * COLUMNS) * graph.num_nodes + heard(graph)
 
 
 def diffused(graph: GraphTensors, *, teleport: float, steps: int) -> Tensor:
-    """The features after so many steps of PageRank, each node's scaled to length 1; (nodes, features)."""
-    x = graph.features
-    if isinstance(x, SparseMatrix):
-        x = x @ torch.eye(x.pattern.shape[1], device=x.values.device, dtype=x.values.dtype)[None]
-        x = x[0]
-    operator = PageRank(teleport, edge_dropout=0.0)
-    heard_of = listen(operator, x[None], graph.adjacency, steps=steps, noise=None)[-1][0]
-    return functional.normalize(heard_of, dim=1)
+    """The features after so many steps of PageRank, each node's scaled to length 1; (nodes, features), double."""
+    x = graph.features.to_dense()
+    diffuse = FixedPropagation(PageRank(teleport, edge_dropout=0.0), steps=steps)
+    f = torch.empty_like(x, dtype=torch.float64)
+    for columns, into in zip(x.split(COLUMNS, dim=1), f.split(COLUMNS, dim=1), strict=True):
+        into.copy_(diffuse(columns[None], graph.adjacency).output[0])
+    return f.div_(f.norm(dim=1, keepdim=True).clamp(min=torch.finfo(f.dtype).tiny))
 
 
 def ridge_regression(f: Tensor, known: Tensor, w: Tensor, *, strength: float) -> Tensor:
     """(F^T S F + strength I)^-1 F^T S Y, with S keeping labelled nodes, by conjugate gradients begun at w.
+
+    Every column, a class of a run, goes its own way and stands still once it is there.
 
     Parameters
     ----------
@@ -111,19 +124,22 @@ def ridge_regression(f: Tensor, known: Tensor, w: Tensor, *, strength: float) ->
     y = functional.one_hot(known.T.clamp(min=0), shape[2]).flatten(1) * labelled
     right = f.T @ y
     residual = right - f.T @ (labelled * (f @ w)) - strength * w
-    direction, size = residual, residual.square().sum(0)  # every run and class goes its own way
+    direction, size = residual, residual.square().sum(0)
     enough = TOLERANCE**2 * right.square().sum(0)
-    smallest = torch.finfo(f.dtype).tiny  # for those that are there
-    for iteration in range(MOST_ITERATIONS):
-        if iteration % LOOK_EVERY == 0 and bool((size <= enough).all()):
-            break
+    for iteration in range(MOST_ITERATIONS + 1):
+        left = ~(size <= enough)  # what is not a number never gets there
+        if iteration % LOOK_EVERY == 0 and not bool(left.any()):
+            return w.view(shape)
         curved = f.T @ (labelled * (f @ direction)) + strength * direction
-        step = size / (direction * curved).sum(0).clamp(min=smallest)
+        step = torch.where(left, size / (direction * curved).sum(0), 0)
         w = w + step * direction
         residual = residual - step * curved
         size, before = residual.square().sum(0), size
-        direction = residual + size / before.clamp(min=smallest) * direction
-    return w.view(shape)
+        direction = residual + torch.where(left, size / before, 0) * direction
+    raise InvalidInput(
+        f"Bt.FP's equations must be solved within {MOST_ITERATIONS} iterations, which ridge={strength:g} does not "
+        "allow on this graph; make ridge larger."
+    )
 
 
 def grown(known: Tensor, scores: Tensor, *, growth: float) -> Tensor:

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from apgcn.errors import UnknownName
 from apgcn.graph import Graph
-from apgcn.models.network import ModelSettings, has_weights
+from apgcn.models.network import ModelSettings
 from apgcn.noise import Noise
 from apgcn.tensors import GraphTensors
 
@@ -47,7 +47,7 @@ def settings_of(model: str) -> Any:
 
 def count_weights(settings: ModelSettings, *, features: int, classes: int) -> int:
     """How many numbers one network learns on a graph with so many features and classes."""
-    if not has_weights(settings):
+    if not settings.has_weights:
         return 0
     node = Graph(sparse.csr_matrix((1, 1)), features=sparse.csr_matrix((1, features)), labels=np.array([classes - 1]))
     network = settings.build(GraphTensors.of(node), Noise([0]))  # weights do not depend on how many nodes there are

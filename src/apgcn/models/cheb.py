@@ -13,7 +13,7 @@ from apgcn.graph import Graph
 from apgcn.layers import dropout, glorot, side_by_side, zeros
 from apgcn.models.given import Given, protocol
 from apgcn.models.memory import heard, stored_features
-from apgcn.models.network import PlainNetwork
+from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
 from apgcn.operators import Chebyshev
 from apgcn.propagation import Propagated, listen
@@ -24,7 +24,7 @@ KIPF = "Kipf and Welling, ICLR 2017, who compared it with their GCN (order 3)"
 
 
 @dataclass(frozen=True)
-class ChebSettings:
+class ChebSettings(ModelSettings):
     """What can be chosen about a Chebyshev network of two layers; `order` is the highest polynomial's."""
 
     name: ClassVar[str] = "cheb"
@@ -34,6 +34,7 @@ class ChebSettings:
         protocol("published"),
         Given("published", KIPF, {"hidden": 16, "order": 3, "dropout": 0.5, "l2": 5e-4}),
     )
+    to_need_less: ClassVar[str] = "make order or hidden smaller"
 
     hidden: int = 16
     order: int = 3
@@ -59,7 +60,7 @@ class ChebSettings:
         return 8 * stored_features(graph) + states + heard(graph) + 8 * graph.num_features * width
 
 
-class Cheb(PlainNetwork):
+class Cheb(Network):
     """Two layers of Chebyshev filters, the paper's equation 2; dropout before each.
 
         H      = ReLU(filter(X))

@@ -15,7 +15,7 @@ from apgcn.graph import Graph
 from apgcn.layers import dropout, glorot, zeros
 from apgcn.models.given import AP_GCN, PPNP, Given, protocol
 from apgcn.models.memory import heard, stored_features
-from apgcn.models.network import PlainNetwork
+from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
 from apgcn.propagation import Propagated
 from apgcn.sparse import Pattern, SparseMatrix, pair_sums, row_softmax
@@ -25,7 +25,7 @@ SLOPE = 0.2  # of the leaky ReLU below zero
 
 
 @dataclass(frozen=True)
-class GATSettings:
+class GATSettings(ModelSettings):
     """What can be chosen about GAT: `heads` of `hidden` channels each in the first layer, one head in the second.
 
     `dropout` is that of the layers' inputs and of the attention.
@@ -40,6 +40,7 @@ class GATSettings:
         protocol("paper", AMAZON_GRAPHS),
         Given("paper", AP_GCN, {"heads": 8, "hidden": 8, "dropout": 0.5, "l2": 0.0}, AMAZON_GRAPHS),
     )
+    to_need_less: ClassVar[str] = "make heads or hidden smaller"
     max_steps: ClassVar[int] = 2
 
     heads: int = 8
@@ -62,7 +63,7 @@ class GATSettings:
         return 8 * stored_features(graph) + 12 * graph.num_nodes * width + messages + 8 * graph.num_features * width
 
 
-class GAT(PlainNetwork):
+class GAT(Network):
     """Two layers, in each of which a node decides whom of its neighbours to hear how well.
 
         H      = ELU(attend(X))          8 heads side by side, dropout of inputs and attention

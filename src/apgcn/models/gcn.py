@@ -14,7 +14,7 @@ from apgcn.graph import Graph
 from apgcn.layers import dropout, glorot, zeros
 from apgcn.models.given import AP_GCN, PPNP, Given, protocol
 from apgcn.models.memory import heard, stored_features
-from apgcn.models.network import PlainNetwork
+from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
 from apgcn.operators import dropped_matrices
 from apgcn.propagation import Propagated
@@ -22,7 +22,7 @@ from apgcn.tensors import GraphTensors
 
 
 @dataclass(frozen=True)
-class GCNSettings:
+class GCNSettings(ModelSettings):
     """What can be chosen about a GCN of two layers; `edge_dropout` takes entries of the normalised matrix."""
 
     name: ClassVar[str] = "gcn"
@@ -56,7 +56,7 @@ class GCNSettings:
         return 8 * stored_features(graph) + 10 * hidden + 10 * heard(graph) + 8 * weights
 
 
-class GCN(PlainNetwork):
+class GCN(Network):
     """Two layers, each mapping every node and then averaging over its neighbours.
 
         H      = ReLU(A X W_1 + b_1)        dropout of the inputs and of entries of A, anew in each layer

@@ -14,7 +14,7 @@ from apgcn.graph import Graph
 from apgcn.layers import Linear, dropout, glorot, zeros
 from apgcn.models.given import PPNP, Given, protocol
 from apgcn.models.memory import heard, stored_features
-from apgcn.models.network import PlainNetwork
+from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
 from apgcn.operators import dropped_matrices
 from apgcn.propagation import Propagated
@@ -22,7 +22,7 @@ from apgcn.tensors import GraphTensors
 
 
 @dataclass(frozen=True)
-class JKSettings:
+class JKSettings(ModelSettings):
     """What can be chosen about a jumping knowledge network; `edge_dropout` takes entries of the normalised matrix."""
 
     name: ClassVar[str] = "jk"
@@ -32,6 +32,7 @@ class JKSettings:
         protocol("published"),
         Given("published", PPNP, {"layers": 3, "hidden": 64, "dropout": 0.5, "edge_dropout": 0.0, "l2": 1e-3}),
     )
+    to_need_less: ClassVar[str] = "make layers or hidden smaller"
 
     layers: int = 3
     hidden: int = 64
@@ -60,7 +61,7 @@ class JKSettings:
         return 8 * stored_features(graph) + 10 * hidden + messages + 8 * weights
 
 
-class JK(PlainNetwork):
+class JK(Network):
     """Layers of a GCN, and a last map that sees what every one of them said.
 
         H_l    = ReLU(A H_(l-1) W_l + b_l)         H_0 = X, dropout of every layer's input and of A

@@ -14,7 +14,7 @@ from apgcn.graph import Graph
 from apgcn.layers import dropout, glorot, side_by_side, zeros
 from apgcn.models.given import PPNP, Given, protocol
 from apgcn.models.memory import heard, stored_features
-from apgcn.models.network import PlainNetwork
+from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
 from apgcn.propagation import Propagated
 from apgcn.sparse import SparseMatrix
@@ -22,7 +22,7 @@ from apgcn.tensors import GraphTensors
 
 
 @dataclass(frozen=True)
-class NGCNSettings:
+class NGCNSettings(ModelSettings):
     """What can be chosen about a network of GCNs: `heads` of them for every power of A from `least_power` on."""
 
     name: ClassVar[str] = "ngcn"
@@ -36,6 +36,7 @@ class NGCNSettings:
             {"hidden": 16, "heads": 4, "least_power": 0, "most_power": 4, "dropout": 0.5, "l2": 1e-5},
         ),
     )
+    to_need_less: ClassVar[str] = "make powers, heads or hidden smaller"
 
     hidden: int = 16
     heads: int = 4
@@ -70,7 +71,7 @@ class NGCNSettings:
         return 8 * stored_features(graph) + states + heard(graph) + 8 * graph.num_features * width
 
 
-class NGCN(PlainNetwork):
+class NGCN(Network):
     """GCNs over powers of A, several for each power, merged by attention.
 
         H_kr   = ReLU(A^k X W_kr + b_kr)                          powers k, heads r

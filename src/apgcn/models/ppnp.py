@@ -13,11 +13,11 @@ from apgcn.checks import check_share, check_whole
 from apgcn.devices import memory_of
 from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
-from apgcn.layers import Linear, dropout
+from apgcn.layers import TwoLayers, dropout
 from apgcn.models.given import PPNP as PPNP_PAPER
 from apgcn.models.given import Given, protocol
 from apgcn.models.memory import stored_features
-from apgcn.models.network import PlainNetwork
+from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
 from apgcn.propagation import Propagated
 from apgcn.tensors import Adjacency, GraphTensors
@@ -25,10 +25,11 @@ from apgcn.tensors import Adjacency, GraphTensors
 COPIES = 3  # of the matrix, while it is inverted
 COPIES_PER_RUN = 5  # of the training nodes' rows, while dropout is drawn for them
 MOST_LABELS = 60  # a class: more are not seen in the experiments
+LEAST_TELEPORT = 0.001  # the matrix that is inverted has it as its smallest eigenvalue; single precision ends at 1e-7
 
 
 @dataclass(frozen=True)
-class PPNPSettings:
+class PPNPSettings(ModelSettings):
     """What can be chosen about PPNP; `matrix_dropout` takes entries of the inverse, which all nodes hear through."""
 
     name: ClassVar[str] = "ppnp"
@@ -52,8 +53,10 @@ class PPNPSettings:
         check_whole("hidden", self.hidden)
         for name in ("dropout", "matrix_dropout", "teleport"):
             check_share(name, getattr(self, name))
-        if self.teleport == 0:
-            raise InvalidInput("teleport must be > 0 for the inverse to exist, got 0.")
+        if self.teleport < LEAST_TELEPORT:
+            raise InvalidInput(
+                f"teleport must be at least {LEAST_TELEPORT} for the inverse to be found, got {self.teleport:g}."
+            )
 
     def build(self, graph: GraphTensors, noise: Noise) -> PPNP:
         """A pack of networks for a graph, one per run of the noise."""
@@ -63,11 +66,14 @@ class PPNPSettings:
         """About how many numbers one run of a pack keeps in memory while it trains."""
         hidden, weights = graph.num_nodes * self.hidden, graph.num_features * self.hidden
         rows = COPIES_PER_RUN * MOST_LABELS * graph.num_classes * graph.num_nodes
-        matrix = COPIES * graph.num_nodes**2  # counted for every run, though all share it
-        return 8 * stored_features(graph) + 6 * hidden + rows + matrix + 8 * weights
+        return 8 * stored_features(graph) + 6 * hidden + rows + 8 * weights
+
+    def floats_shared(self, graph: Graph) -> int:
+        """About how many more numbers a pack keeps: the inverse."""
+        return COPIES * graph.num_nodes**2
 
 
-class PPNP(PlainNetwork):
+class PPNP(Network):
     """A two-layer network at every node, then what infinitely many steps of APPNP would give.
 
         z      = ReLU(X W_1 + b_1) W_2 + b_2                   dropout before each layer
@@ -81,13 +87,12 @@ class PPNP(PlainNetwork):
     def __init__(self, settings: PPNPSettings, graph: GraphTensors, *, noise: Noise):
         super().__init__()
         self.settings = settings
-        self.first = Linear(graph.num_features, settings.hidden, noise=noise)
-        self.second = Linear(settings.hidden, graph.classes, noise=noise)
+        self.predict = TwoLayers(graph.num_features, settings.hidden, graph.classes, rate=settings.dropout, noise=noise)
         self.register_buffer("inverse", page_rank(graph.adjacency, settings.teleport), persistent=False)
 
     def forward(self, graph: GraphTensors, noise: Noise | None = None) -> Propagated:
         """Logits of all nodes. With noise this is training, without it evaluation."""
-        z = self._predict(graph, noise)
+        z = self.predict(graph.features, noise)
         if noise is None or self.settings.matrix_dropout == 0:
             wide = z.transpose(0, 1).flatten(1)  # (nodes, runs * classes): all runs in one product
             output = (self.inverse @ wide).view(len(wide), *z.shape[::2]).transpose(0, 1)
@@ -95,21 +100,16 @@ class PPNP(PlainNetwork):
             output = dropout(self.inverse, self.settings.matrix_dropout, noise) @ z
         return Propagated.everywhere(output, steps=1)
 
-    def only(self, graph: GraphTensors, noise: Noise, nodes: Tensor) -> Propagated:
-        """The same for some nodes (runs, m), zero elsewhere: dropout is drawn for m rows of the matrix, not for n."""
-        z = self._predict(graph, noise)
+    def at(self, nodes: Tensor, graph: GraphTensors, noise: Noise) -> Propagated:
+        """Logits of some nodes (runs, m), zero elsewhere: dropout is drawn for m rows of the matrix, not for n."""
+        z = self.predict(graph.features, noise)
         output = dropout(self.inverse[nodes], self.settings.matrix_dropout, noise) @ z
         places = nodes[..., None].expand_as(output)
         return Propagated.everywhere(torch.zeros_like(z).scatter(1, places, output), steps=1)
 
-    def _predict(self, graph: GraphTensors, noise: Noise | None) -> Tensor:
-        """z, what every node says before anybody listens."""
-        x = self.first(dropout(graph.features, self.settings.dropout, noise)).relu()
-        return self.second(dropout(x, self.settings.dropout, noise))
-
     def decayed(self) -> Iterable[Tensor]:
         """The weights that l2 regularisation shrinks: the first layer's."""
-        return (self.first.weight,)
+        return (self.predict.first.weight,)
 
 
 def page_rank(adjacency: Adjacency, teleport: float) -> Tensor:
@@ -127,7 +127,6 @@ def page_rank(adjacency: Adjacency, teleport: float) -> Tensor:
             f"PPNP inverts a matrix of {nodes:,} x {nodes:,} numbers, which needs {needed:,} bytes, but "
             f"{values.device} has {there:,}; {PPNPSettings.to_need_less}."
         )
-    matrix = torch.zeros(nodes, nodes, device=values.device, dtype=values.dtype)
-    matrix[adjacency.pattern.rows, adjacency.pattern.columns] = (teleport - 1) * values
+    matrix = adjacency.normalized.to_dense().mul_(teleport - 1)
     matrix.diagonal().add_(1)
     return torch.linalg.inv(matrix).mul_(teleport)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from apgcn.models.network import ModelSettings, Network, has_weights, outcome_at
+from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
 from apgcn.tensors import GraphTensors
 from apgcn.training.history import Evaluation, HistoryLog
@@ -43,7 +43,7 @@ def train_pack(
 
     A model without weights is not trained: it answers at once.
     """
-    if not has_weights(model):
+    if not model.has_weights:
         return solved(graph, runs, model)
     pack = Pack(graph, runs, model, training)
     while pack.going:
@@ -104,7 +104,7 @@ class Pack:
         self.noise.seek(self.epochs)
         for parameter in self.model.parameters():
             parameter.requires_grad_(self.model.learns(parameter, self.epochs))
-        outcome = outcome_at(self.model, self.graph, self.noise, self.train.index)
+        outcome = self.model.at(self.train.index, self.graph, self.noise)
         objective(self.model, outcome, self.train, l2=self.settings.l2).sum().backward()
         self.optimiser.step()
         self.optimiser.zero_grad()  # to None: a parameter that did not learn does not move, momentum included

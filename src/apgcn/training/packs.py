@@ -73,7 +73,7 @@ def train(
 
 def _checked(runs: Any, graph: Graph, model: Any) -> list[Run]:
     """The runs as a list, if they can be trained on this graph."""
-    if not hasattr(model, "floats_per_run") or isinstance(model, type):
+    if not isinstance(model, ModelSettings):
         raise InvalidInput(f"model must be the settings of a model, such as APGCNSettings(), got {model!r}.")
     if graph.num_features == 0 or graph.num_classes == 0:
         raise InvalidInput(f"{graph.name} must have at least one feature and one label to be trained on.")
@@ -122,18 +122,16 @@ def pack_size(graph: Graph, model: ModelSettings, device: torch.device, *, worke
     InvalidInput
         If not even one run fits into the memory there is.
     """
-    bytes_per_run = 4 * model.floats_per_run(graph)
+    shared, per_run = 4 * model.floats_shared(graph), 4 * model.floats_per_run(graph)
     memory = memory_of(device) // workers
-    if bytes_per_run > memory:
+    if shared + per_run > memory:
         share = f" for each of {workers} workers; use fewer, " if workers > 1 else "; "
-        sizes = " or ".join(name for name in ("max_steps", "hidden") if name in vars(model))
-        less = getattr(model, "to_need_less", f"make {sizes} smaller")
         raise InvalidInput(
-            f"one run of {model.title} on {graph.name} needs about {bytes_per_run:,} bytes of memory "
-            f"({bytes_per_run / 2**30:.1f} GiB), but {device} has "
-            f"{memory / 2**30:.1f} GiB{share}{less}, or use a larger machine."
+            f"one run of {model.title} on {graph.name} needs about {shared + per_run:,} bytes of memory "
+            f"({(shared + per_run) / 2**30:.1f} GiB), but {device} has "
+            f"{memory / 2**30:.1f} GiB{share}{model.to_need_less}, or use a larger machine."
         )
-    fitting = max(1, int(SHARE * memory) // bytes_per_run)
+    fitting = max(1, (int(SHARE * memory) - shared) // per_run)
     return fitting if device.type == "cuda" else min(fitting, MOST_ON_CPU)
 
 

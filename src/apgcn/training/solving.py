@@ -19,7 +19,7 @@ def solved(graph: GraphTensors, runs: Sequence[Run], model: ModelSettings) -> li
     """The runs' answers, told as if they were found in one epoch. The stopping nodes have no say."""
     train = Nodes.of([run.split.train for run in runs], graph.labels, what="training")
     stop = Nodes.of([run.split.stopping for run in runs], graph.labels, what="stopping")
-    outcome = model.solve(graph, train.index)  # type: ignore[attr-defined]
+    outcome = model.solve(graph, train.index)
     log = HistoryLog(len(runs))
     found = Evaluation(
         training_loss=train.cross_entropy(outcome.output),
