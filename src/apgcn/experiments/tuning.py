@@ -32,7 +32,7 @@ SPACE = {
     "teleport": Range(0.02, 0.5, log=True),
     "stacks": Range(1, 4, whole=True),
     "depth": Range(1, 4, whole=True),
-    "ridge": Range(0.1, 100.0, log=True),
+    "ridge": Range(0.01, 100.0, log=True),
 }
 
 

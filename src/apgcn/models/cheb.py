@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from apgcn.checks import check_share, check_whole
 from apgcn.graph import Graph
 from apgcn.layers import dropout, glorot, side_by_side, zeros
-from apgcn.models.given import Given, protocol
+from apgcn.models.given import Given, as_on_amazon, protocol
 from apgcn.models.memory import heard, stored_features
 from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
@@ -23,6 +23,9 @@ from apgcn.tensors import Adjacency, GraphTensors
 KIPF = "Kipf and Welling, ICLR 2017, who compared it with their GCN (order 3)"
 
 
+SIZE = {"hidden": 16, "order": 3, "dropout": 0.5}
+
+
 @dataclass(frozen=True)
 class ChebSettings(ModelSettings):
     """What can be chosen about a Chebyshev network of two layers; `order` is the highest polynomial's."""
@@ -32,7 +35,8 @@ class ChebSettings(ModelSettings):
     citation: ClassVar[str] = "Defferrard et al., NIPS 2016: the paper's equation 2"
     given: ClassVar[tuple[Given, ...]] = (
         protocol("published"),
-        Given("published", KIPF, {"hidden": 16, "order": 3, "dropout": 0.5, "l2": 5e-4}),
+        Given("published", KIPF, {**SIZE, "l2": 5e-4}),
+        *as_on_amazon(SIZE),
     )
     to_need_less: ClassVar[str] = "make order or hidden smaller"
 

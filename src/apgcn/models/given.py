@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
+from apgcn.datasets.catalogue import AMAZON_GRAPHS
 from apgcn.errors import InvalidInput, UnknownName
 
 Kind = Literal["paper", "published", "tuned"]
@@ -56,6 +57,12 @@ def protocol(kind: Kind, datasets: tuple[str, ...] = ()) -> Given:
     if kind == "published":
         return Given(kind, "program of the PPNP paper (github.com/gasteigerjo/ppnp)", PROGRAM, datasets)
     return Given(kind, f"protocol of the {PPNP}", TEXT, datasets)
+
+
+def as_on_amazon(values: Mapping[str, Any]) -> tuple[Given, Given]:
+    """The paper's way with the Amazon graphs, no l2, for a model that its authors did not run there."""
+    source = "as the AP-GCN paper did on Amazon, though not with this model"
+    return protocol("paper", AMAZON_GRAPHS), Given("paper", source, {**values, "l2": 0.0}, AMAZON_GRAPHS)
 
 
 class Sourced(NamedTuple):

@@ -12,13 +12,15 @@ from torch import Tensor, nn
 from apgcn.checks import check_share, check_whole
 from apgcn.graph import Graph
 from apgcn.layers import Linear, dropout, glorot, zeros
-from apgcn.models.given import PPNP, Given, protocol
+from apgcn.models.given import PPNP, Given, as_on_amazon, protocol
 from apgcn.models.memory import heard, stored_features
 from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
 from apgcn.operators import dropped_matrices
 from apgcn.propagation import Propagated
 from apgcn.tensors import GraphTensors
+
+SIZE = {"layers": 3, "hidden": 64, "dropout": 0.5, "edge_dropout": 0.0}
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class JKSettings(ModelSettings):
     citation: ClassVar[str] = "Xu et al., ICML 2018"
     given: ClassVar[tuple[Given, ...]] = (
         protocol("published"),
-        Given("published", PPNP, {"layers": 3, "hidden": 64, "dropout": 0.5, "edge_dropout": 0.0, "l2": 1e-3}),
+        Given("published", PPNP, {**SIZE, "l2": 1e-3}),
+        *as_on_amazon(SIZE),
     )
     to_need_less: ClassVar[str] = "make layers or hidden smaller"
 

@@ -12,13 +12,15 @@ from torch import Tensor
 from apgcn.checks import check_share, check_whole
 from apgcn.graph import Graph
 from apgcn.layers import dropout, glorot, side_by_side, zeros
-from apgcn.models.given import PPNP, Given, protocol
+from apgcn.models.given import PPNP, Given, as_on_amazon, protocol
 from apgcn.models.memory import heard, stored_features
 from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
 from apgcn.propagation import Propagated
 from apgcn.sparse import SparseMatrix
 from apgcn.tensors import GraphTensors
+
+SIZE = {"hidden": 16, "heads": 4, "least_power": 0, "most_power": 4, "dropout": 0.5}
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,8 @@ class NGCNSettings(ModelSettings):
     citation: ClassVar[str] = "Abu-El-Haija et al., 2018"
     given: ClassVar[tuple[Given, ...]] = (
         protocol("published"),
-        Given(
-            "published",
-            PPNP,
-            {"hidden": 16, "heads": 4, "least_power": 0, "most_power": 4, "dropout": 0.5, "l2": 1e-5},
-        ),
+        Given("published", PPNP, {**SIZE, "l2": 1e-5}),
+        *as_on_amazon(SIZE),
     )
     to_need_less: ClassVar[str] = "make powers, heads or hidden smaller"
 

@@ -15,7 +15,7 @@ from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
 from apgcn.layers import TwoLayers, dropout
 from apgcn.models.given import PPNP as PPNP_PAPER
-from apgcn.models.given import Given, protocol
+from apgcn.models.given import Given, as_on_amazon, protocol
 from apgcn.models.memory import stored_features
 from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
@@ -28,6 +28,9 @@ MOST_LABELS = 60  # a class: more are not seen in the experiments
 LEAST_TELEPORT = 0.001  # the matrix that is inverted has it as its smallest eigenvalue; single precision ends at 1e-7
 
 
+SIZE = {"hidden": 64, "dropout": 0.5, "matrix_dropout": 0.5}
+
+
 @dataclass(frozen=True)
 class PPNPSettings(ModelSettings):
     """What can be chosen about PPNP; `matrix_dropout` takes entries of the inverse, which all nodes hear through."""
@@ -37,9 +40,9 @@ class PPNPSettings(ModelSettings):
     citation: ClassVar[str] = "Gasteiger et al., ICLR 2019"
     given: ClassVar[tuple[Given, ...]] = (
         protocol("published"),
-        Given("published", PPNP_PAPER, {"hidden": 64, "dropout": 0.5, "matrix_dropout": 0.5, "l2": 0.005}),
-        Given("published", PPNP_PAPER, {"teleport": 0.1}),
+        Given("published", PPNP_PAPER, {**SIZE, "teleport": 0.1, "l2": 0.005}),
         Given("published", PPNP_PAPER, {"teleport": 0.2}, ("ms_academic",)),
+        *as_on_amazon({**SIZE, "teleport": 0.2}),
     )
     max_steps: ClassVar[int] = 1  # one product with the inverse, through which a node hears its whole component
     to_need_less: ClassVar[str] = "use appnp, which needs no inverse"
