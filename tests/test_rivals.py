@@ -1,5 +1,7 @@
 """Every rival against something obtained another way: PyTorch Geometric's layers, a closed form, a graph by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,11 +9,12 @@ from conftest import random_graph
 from scipy import sparse
 from torch.nn import functional
 
-from apgcn import Graph, benchmark_runs, clean, load
+from apgcn import Graph, benchmark_runs, clean, halting, load
 from apgcn.errors import InvalidInput
 from apgcn.models.appnp import APPNPSettings
 from apgcn.models.arma import ARMASettings
 from apgcn.models.btfp import BtFPSettings, diffused, grown, ridge_regression
+from apgcn.models.catalogue import MODELS
 from apgcn.models.cheb import ChebSettings
 from apgcn.models.gat import GATSettings
 from apgcn.models.gcn import GCNSettings
@@ -319,6 +322,14 @@ def test_bootstrapping_by_hand_on_a_path():
     torch.testing.assert_close(alone.output[0], 1 / (1 + 1.0) * f)
 
 
+def test_bootstrapping_sees_no_label_but_those_of_the_training_nodes(graph):
+    """Neither those of the stopping nodes nor any other."""
+    seeds = torch.tensor([[0, 1, 2, 3]])
+    others = torch.ones(NODES, dtype=torch.bool).index_fill(0, seeds[0], False)
+    changed = replace(graph, labels=torch.where(others, (graph.labels + 1) % CLASSES, graph.labels))
+    assert torch.equal(BtFPSettings().solve(changed, seeds).output, BtFPSettings().solve(graph, seeds).output)
+
+
 def test_bootstrapping_agrees_with_a_dense_run_by_run_loop(graph):
     """The whole algorithm again, in numpy, one run and one node at a time."""
     settings = BtFPSettings(rounds=3, growth=0.2, ridge=0.3)
@@ -348,3 +359,32 @@ def test_bootstrapping_agrees_with_a_dense_run_by_run_loop(graph):
                 for node in sorted(free, key=lambda node: entropy[node])[:wanted]:
                     known[node] = label
         np.testing.assert_allclose(found[run], scores, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["ap-appnp", "ap-arma"])
+def test_adaptive_propagation_over_the_steps_of_a_rival(name, graph):
+    """Dense: z^k = 0.7 A z^(k-1) + 0.3 z^0, A with loops for APPNP and without for ARMA, whose W and V start there."""
+    network = two_runs(MODELS[name](hidden=4, teleport=0.3, max_steps=5), graph)
+    network.propagation.halting_unit.bias.data.fill_(-0.7)
+    parts = graph.adjacency
+    a = (parts.normalized if name == "ap-appnp" else parts.normalized_without_loops).to_dense()
+    z = [network.predict(graph.features)]
+    for _ in range(5):
+        z.append(0.7 * a @ z[-1] + 0.3 * z[0])
+    unit = network.propagation.halting_unit
+    h = torch.stack([torch.sigmoid(one @ unit.weight + unit.bias)[..., 0] for one in z[1:]])
+    steps = halting.stopping_times(h)
+    weights = halting.step_weights(h, steps, halting.remainders(h, steps))
+    found = network(graph)
+    assert 1 < steps.float().mean() < 5
+    assert torch.equal(found.steps, steps)
+    torch.testing.assert_close(found.output, halting.combine(torch.stack(z), weights, steps))
+
+
+def test_the_filter_of_ap_arma_learns(graph):
+    """W and V move channels, too, once there is something to learn."""
+    network = two_runs(MODELS["ap-arma"](hidden=4), graph)
+    functional.cross_entropy(network(graph).output.flatten(0, 1), graph.labels.repeat(2)).backward()
+    for weight in (network.propagation.operator.heard, network.propagation.operator.own):
+        assert (weight.grad.diagonal(dim1=1, dim2=2) != 0).all()
+        assert (weight.grad != 0).all()
