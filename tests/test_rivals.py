@@ -364,7 +364,7 @@ def test_bootstrapping_agrees_with_a_dense_run_by_run_loop(graph):
 @pytest.mark.parametrize("name", ["ap-appnp", "ap-arma"])
 def test_adaptive_propagation_over_the_steps_of_a_rival(name, graph):
     """Dense: z^k = 0.7 A z^(k-1) + 0.3 z^0, A with loops for APPNP and without for ARMA, whose W and V start there."""
-    network = two_runs(MODELS[name](hidden=4, teleport=0.3, max_steps=5), graph)
+    network = MODELS[name](hidden=4, teleport=0.3, max_steps=5).build(graph, Noise([1, 2]))
     network.propagation.halting_unit.bias.data.fill_(-0.7)
     parts = graph.adjacency
     a = (parts.normalized if name == "ap-appnp" else parts.normalized_without_loops).to_dense()
