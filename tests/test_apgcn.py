@@ -121,6 +121,7 @@ def test_renaming_nodes_renames_predictions():
     [
         ({"penalty": -0.1}, r"penalty must be >= 0, got -0\.1"),
         ({"penalty": float("nan")}, "penalty must be finite, got nan"),
+        ({"penalty": 10**400}, "penalty must be finite, got a number of 401 digits"),
         ({"max_steps": 0}, "max_steps must be >= 1, got 0"),
         ({"hidden": 0}, "hidden must be >= 1"),
         ({"hidden": 2.5}, "hidden must be a whole number, got 2.5"),

@@ -265,12 +265,14 @@ def test_tune_shows_the_best_and_how_to_use_it(folder, capsys):
             ["reproduce", "figure3", "--models", "gcn,gat"],
             "figure3 is about models that halt, apgcn, ap-appnp, ap-arma",
         ),
+        (["reproduce", "table5", "--models", "btfp"], "table5 is about models that are trained, apgcn, vgcn"),
         (["reproduce", "table2", "--runs", "0"], "runs must be >= 1, got 0."),
         (["reproduce", "table2", "--workers", "0"], "workers must be >= 1, got 0."),
         (["reproduce", "table2", "--device", "gpu"], "device must be cpu, cuda or cuda:N, got 'gpu'."),
         (["tune", "coral"], "unknown dataset 'coral'; did you mean 'cora'?"),
         (["tune", "cora", "--trials", "0"], "trials must be >= 1, got 0."),
         (["tune", "cora", "--model", "x"], "unknown model 'x'"),
+        (["tune", "cora", "--search", ","], "there must be at least one setting to search, got ','."),
     ],
 )
 def test_a_mistake_costs_one_sentence(arguments, sentence, folder, capsys):

@@ -330,6 +330,12 @@ def test_a_mistyped_setting_is_told_in_words():
             paper_settings("cora", **words)
 
 
+@pytest.mark.parametrize("words", [{"kind": 5}, {"model": ["gcn"]}, {"kind": "publisht"}])
+def test_what_cannot_be_a_name_is_told_in_words(words):
+    with pytest.raises(UnknownName, match=r"unknown (kind of settings|model) "):
+        paper_settings("cora", **words)
+
+
 def test_records_of_a_model_that_is_gone_can_be_read(tmp_path):
     """Somebody's own model, recorded with defaults that nobody here knows: it does not lock the others in."""
     from made_records import keep

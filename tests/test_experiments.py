@@ -1,6 +1,8 @@
 """What tables and figures say, computed from made-up records whose answers are known."""
 
 import dataclasses
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -101,6 +103,13 @@ def test_all_with_some_graphs_leaves_out_what_does_not_show_them():
 def test_what_does_not_exist_is_said(words, error, sentence):
     with pytest.raises(error, match=sentence.replace("?", r"\?")):
         chosen(**words)
+
+
+def test_numbers_of_other_libraries_are_pythons_in_a_key():
+    usual = Condition.of_paper("cora", "apgcn", max_steps=5, penalty=0.25)
+    for five, quarter in ((np.int64(5), np.float32(0.25)), (np.int32(5), Fraction(1, 4))):
+        other = Condition.of_paper("cora", "apgcn", max_steps=five, penalty=quarter)
+        assert (other, other.text) == (usual, usual.text)
 
 
 # --- means ---
@@ -349,6 +358,17 @@ def test_table_5_times_an_epoch(store, monkeypatch):
     (row,) = table5.content(store, scope).table.rows
     assert row["epoch_ms"] == record.epoch_ms
     assert TimingRecord.of_line(record.line) == record
+
+
+def test_table_5_tells_kinds_of_settings_apart(store, monkeypatch):
+    monkeypatch.setattr("apgcn.experiments.timing.TIMED", 1)
+    monkeypatch.setattr("apgcn.experiments.timing.WARM_UP", 0)
+    everything = Scope(("arma",), ("cora",), None)
+    for kind in ("published", "paper"):
+        table5.measure(store, replace(everything, kind=kind), device="cpu", command="")
+    kinds = lambda scope: [row["settings_kind"] for row in table5.content(store, scope).table.rows]  # noqa: E731
+    assert kinds(everything) == ["published", "paper"]
+    assert kinds(replace(everything, kind="paper")) == ["paper"]
 
 
 # --- standing ---

@@ -26,8 +26,8 @@ def check_whole(name: str, value: Any, *, least: int = 1, most: int = MOST) -> N
 def check_number(name: str, value: Any, *, positive: bool = False) -> None:
     """A finite number >= 0, or > 0."""
     _check_real(name, value)
-    if not math.isfinite(value):
-        raise InvalidInput(f"{name} must be finite, got {value}.")
+    if not _is_finite(value):
+        raise InvalidInput(f"{name} must be finite, got {_short(value)}.")
     if value < 0 or (positive and value == 0):
         raise InvalidInput(f"{name} must be {'>' if positive else '>='} 0, got {value}.")
 
@@ -42,6 +42,13 @@ def check_share(name: str, value: Any) -> None:
 def _check_real(name: str, value: Any) -> None:
     if not isinstance(value, Real) or isinstance(value, bool):
         raise InvalidInput(f"{name} must be a number, got {value!r}.")
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond what a float can hold
+        return False
 
 
 def _short(value: Any) -> str:

@@ -23,9 +23,9 @@ class InvalidInput(ApgcnError, ValueError):
 class UnknownName(ApgcnError, ValueError):
     """A name that no catalogue knows."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]):
+    def __init__(self, kind: str, name: object, known: Iterable[str]):
         known = list(known)
-        near = get_close_matches(name.lower().replace("-", "_"), known, n=1)
+        near = get_close_matches(str(name).lower().replace("-", "_"), known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}."
         super().__init__(f"unknown {kind} {name!r}; {hint}")
 

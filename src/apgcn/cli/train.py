@@ -84,9 +84,10 @@ def train(
             again = _options(model=model, settings=settings, seed=seed)
             show.trained(kind, described, planned[0].split, summary, changed=typed, again=again, out=kept)
     if summary["diverged"]:
+        causes = [name for name in ("learning_rate", "l2", "penalty") if name in summary["settings"]]
         raise InvalidInput(
             f"{summary['diverged']} of {len(planned)} runs diverged: their loss was never finite; "
-            "make learning_rate, penalty or l2 smaller."
+            f"make {' or '.join(causes)} smaller."
         )
 
 

@@ -11,7 +11,7 @@ import typer
 
 from apgcn.cli import show
 from apgcn.cli.filling import check_options, fill_and_show, names, typed
-from apgcn.errors import UnknownName
+from apgcn.errors import InvalidInput, UnknownName
 
 MOST_TRIALS = 10_000
 
@@ -52,6 +52,8 @@ def tune(
     check_whole("trials", trials, most=MOST_TRIALS)
     check_whole("seed", seed, least=0)
     wanted = names(search)
+    if wanted == []:
+        raise InvalidInput(f"there must be at least one setting to search, got {search!r}.")
     for name in wanted or []:
         if name not in searched(model):
             raise UnknownName(f"setting to search for {model}", name, searched(model))

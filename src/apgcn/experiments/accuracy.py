@@ -72,7 +72,9 @@ def content(store: Store, scope: Scope, *, name: str, title: str) -> Exhibit:
             stars = _stars(found)
             for model in sorted(found, key=_order):
                 if found[model] or (group is scope and (dataset, model) in ACCURACIES):
-                    kind = group.condition(dataset, model).kind if group.takes(dataset, model) else NOTHING
+                    kind = (
+                        (group.kind or group.condition(dataset, model).kind) if group.takes(dataset, model) else NOTHING
+                    )
                     rows.append(_row(dataset, model, kind, Mean.of(found[model]), stars.get(model, "")))
                     shown += found[model]
     notes = [*INTERVALS]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -22,8 +22,8 @@ from apgcn.models.given import KINDS
 class Experiment:
     """A table or figure: what must be run for it, and what it then shows.
 
-    `graphs` are the paper's; `others` says which graphs of the catalogue it can show besides; one about `halting` shows
-    models that have a penalty, and no others.
+    `graphs` are the paper's; `others` says which graphs of the catalogue it can show besides; `about` is what the
+    models do that it shows, one of `ABOUT`.
     """
 
     name: str
@@ -31,12 +31,20 @@ class Experiment:
     plan: Callable[[Scope], list[RunKey]]
     content: Callable[[Store, Scope], Exhibit]
     measure: Callable[..., None] | None = None
-    halting: bool = False
+    about: str = ""
     others: tuple[str, ...] = ()
 
     def takes(self, dataset: str) -> bool:
         return dataset in self.graphs or dataset in self.others
 
+
+def _trained(models: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(model for model in models if MODELS[model].has_weights)
+
+
+ABOUT: Mapping[str, Callable[[tuple[str, ...]], Sequence[str]]] = MappingProxyType(  # which of some models do that
+    {"": lambda models: models, "halt": sweep.sweeping, "are trained": _trained}
+)
 
 EVERY = tuple(CATALOGUE)
 NOT_AMAZON = tuple(name for name in EVERY if name not in AMAZON_GRAPHS)
@@ -48,15 +56,17 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
             Experiment("table1", GRAPHS, table1.plan, table1.content, table1.measure, others=EVERY),
             Experiment("table2", CITATION_GRAPHS, table2.plan, table2.content, others=NOT_AMAZON),
             Experiment("table3", AMAZON_GRAPHS, table3.plan, table3.content),
-            Experiment("figure2", GRAPHS, figure2.plan, figure2.content, halting=True, others=EVERY),
-            Experiment("table4", GRAPHS, table4.plan, table4.content, halting=True, others=EVERY),
-            Experiment("table5", GRAPHS, table5.plan, table5.content, table5.measure, others=EVERY),
+            Experiment("figure2", GRAPHS, figure2.plan, figure2.content, about="halt", others=EVERY),
+            Experiment("table4", GRAPHS, table4.plan, table4.content, about="halt", others=EVERY),
+            Experiment(
+                "table5", GRAPHS, table5.plan, table5.content, table5.measure, about="are trained", others=EVERY
+            ),
             Experiment(
                 "figure3",
                 ("cora_ml", "amazon_computers"),
                 figure3.plan,
                 figure3.content,
-                halting=True,
+                about="halt",
                 others=EVERY,
             ),
             Experiment("figure4", ("cora_ml",), figure4.plan, figure4.content, others=EVERY),
@@ -99,9 +109,10 @@ def chosen(
             raise InvalidInput(
                 f"{name} shows {', '.join(EXPERIMENTS[name].graphs)}, not {dataset}; that is in {', '.join(others)}."
             )
-    if name != "all" and EXPERIMENTS[name].halting and not sweep.sweeping(wanted_models):
-        halting = ", ".join(sweep.sweeping(tuple(MODELS)))
-        raise InvalidInput(f"{name} is about models that halt, {halting}, but not {', '.join(wanted_models)}.")
+    about = "" if name == "all" else EXPERIMENTS[name].about
+    if not ABOUT[about](wanted_models):
+        those = ", ".join(ABOUT[about](tuple(MODELS)))
+        raise InvalidInput(f"{name} is about models that {about}, {those}, but not {', '.join(wanted_models)}.")
     selected = EXPERIMENTS.values() if name == "all" else [EXPERIMENTS[name]]
     scopes = []
     for experiment in selected:

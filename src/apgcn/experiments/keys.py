@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from numbers import Integral, Real
 from typing import Any, Literal
 
 from apgcn.checks import check_whole
@@ -143,8 +144,15 @@ def defaults(model: str) -> dict[str, Any]:
 
 
 def as_dict(*settings: Any) -> dict[str, Scalar]:
-    """The settings of several dataclasses by name."""
-    return {name: value for one in settings if is_dataclass(one) for name, value in vars(one).items()}
+    """The settings of several dataclasses by name, as JSON has them."""
+    return {name: _plain(value) for one in settings if is_dataclass(one) for name, value in vars(one).items()}
+
+
+def _plain(value: Any) -> Scalar:
+    """A number of numpy or of another library as Python's."""
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
 
 
 def by_condition(keys: Iterable[RunKey]) -> dict[Condition, list[RunKey]]:

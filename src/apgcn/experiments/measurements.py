@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from apgcn.experiments.keys import Condition
 from apgcn.experiments.record import values_of
 
 
@@ -56,3 +57,8 @@ class TimingRecord(_Measured):
     hardware: str
     versions: Mapping[str, str]
     command: str
+
+    @property
+    def settings_kind(self) -> str:
+        """Which kind of settings was timed; "" for settings that nobody gave."""
+        return Condition.of(self.dataset, self.model, self.settings).kind

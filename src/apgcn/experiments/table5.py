@@ -25,6 +25,7 @@ NOTES = (
 COLUMNS = (
     GRAPH,
     MODEL,
+    Column("settings", lambda row: row["settings_kind"], words=True),
     Column("ours, ms", lambda row: number(row["epoch_ms"], 1)),
     Column("quartiles", lambda row: f"{row['epoch_low']:.1f} to {row['epoch_high']:.1f}"),
     Column("step alone", lambda row: number(row["step_ms"], 1)),
@@ -63,6 +64,7 @@ def content(store: Store, scope: Scope) -> Exhibit:
         {
             "dataset": record.dataset,
             "model": record.model,
+            "settings_kind": record.settings_kind,
             "epoch_ms": record.epoch_ms,
             "epoch_low": record.epoch_low,
             "epoch_high": record.epoch_high,
@@ -80,7 +82,7 @@ def content(store: Store, scope: Scope) -> Exhibit:
         for dataset in scope.datasets
         for model in sorted(scope.models, key=_order)
         for record in store.timings.values()
-        if (record.dataset, record.model) == (dataset, model)
+        if (record.dataset, record.model) == (dataset, model) and scope.kind in (None, record.settings_kind)
     ]
     table, origin = Table(COLUMNS, tuple(rows)), Table(ORIGIN, tuple(rows))
     return Exhibit("table5", "milliseconds per epoch", table, notes=NOTES, origin=origin)

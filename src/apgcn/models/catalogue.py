@@ -41,7 +41,7 @@ def settings_of(model: str) -> Any:
     """The class that holds what can be chosen about a model."""
     try:
         return MODELS[model]
-    except KeyError:
+    except (KeyError, TypeError):  # the latter for what cannot be a name
         raise UnknownName("model", model, MODELS) from None
 
 
