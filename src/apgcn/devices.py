@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,6 +57,17 @@ def _limit_of_the_container() -> int:
         if text.isdigit():
             return int(text)
     return 2**63
+
+
+def return_free_memory() -> None:
+    """Hand memory that holds no tensor any more back to the system, where the C library can be asked to (Linux).
+
+    Tensors of an epoch come and go in many sizes. The library keeps their places for others that seldom fit, and the
+    process grows from epoch to epoch.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from apgcn.devices import return_free_memory
 from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
 from apgcn.tensors import GraphTensors
@@ -18,6 +19,8 @@ from apgcn.training.runs import Run
 from apgcn.training.settings import TrainingSettings
 from apgcn.training.solving import solved
 from apgcn.training.stopping import EarlyStopping
+
+TIDY_EVERY = 20  # epochs: costs nothing that can be measured
 
 
 class Progress(NamedTuple):
@@ -48,6 +51,8 @@ def train_pack(
     pack = Pack(graph, runs, model, training)
     while pack.going:
         pack.epoch()
+        if pack.epochs % TIDY_EVERY == 0 and graph.labels.device.type == "cpu":
+            return_free_memory()
         if progress:
             progress(pack.progress())
     return pack.results()
