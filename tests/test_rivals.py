@@ -206,6 +206,19 @@ def test_the_inverse_is_that_of_the_closed_form(graph):
     torch.testing.assert_close(page_rank(graph.adjacency, 0.3), expected)
 
 
+def test_the_inverse_is_found_once_for_a_graph_and_a_teleport(graph):
+    first = page_rank(graph.adjacency, 0.3)
+    assert page_rank(graph.adjacency, 0.3) is first
+    assert not torch.allclose(page_rank(graph.adjacency, 0.2), first)
+    torch.testing.assert_close(page_rank(GraphTensors.of(random_graph(NODES, edges=30)).adjacency, 0.3), first)
+
+
+@pytest.mark.parametrize("teleport", [0.0, 1e-5])
+def test_ppnp_refuses_a_teleport_that_leaves_nothing_to_invert(teleport):
+    with pytest.raises(InvalidInput, match=r"teleport must be at least 0\.001 for the inverse to be found, got "):
+        PPNPSettings(teleport=teleport)
+
+
 def test_ngcn_with_one_head_of_power_one_is_a_gcn(graph):
     network = two_runs(NGCNSettings(hidden=4, heads=1, least_power=1, most_power=1), graph)
     gcn = two_runs(GCNSettings(hidden=4), graph)

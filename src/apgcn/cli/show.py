@@ -161,20 +161,20 @@ def next_commands(commands: Mapping[str, str]) -> None:
 
 def standing(now: Any) -> None:
     """What is done, what is left, how long it will take."""
-    from apgcn.experiments.words import settings_text
+    from apgcn.experiments.words import settings_words
 
     console = _console()
     if not now.planned:
         console.print("no runs were planned here, only graphs counted or epochs timed.")
         return
     table = Table(box=None, pad_edge=False)
-    for heading in ("graph", "model", "for", "other settings than the paper's"):
+    for heading in ("graph", "model", "for", "settings"):
         table.add_column(heading, overflow="fold")
     for heading in ("labels", "done", "planned", "left, one worker"):
         table.add_column(heading, justify="right")
     for part in now.parts:
         condition = part.condition
-        words = (condition.dataset, condition.model, condition.purpose, settings_text(condition.changes))
+        words = (condition.dataset, condition.model, condition.purpose, settings_words(condition))
         numbers = (condition.per_class, part.done, part.planned, _time_left(part))
         table.add_row(*(escape(printable(word)) for word in words), *map(str, numbers))
     console.print(table)

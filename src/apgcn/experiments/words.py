@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from apgcn.datasets import CATALOGUE
+from apgcn.experiments.keys import Condition
 from apgcn.experiments.published import MODEL_TITLES
 from apgcn.models.catalogue import MODELS
 
@@ -46,6 +47,11 @@ def number(value: float | None, digits: int = 2, *, sign: bool = False) -> str:
 def settings_text(settings: Mapping[str, Any]) -> str:
     """Settings in one line; nothing where there are none."""
     return ", ".join(f"{name}={value}" for name, value in settings.items())
+
+
+def settings_words(condition: Condition) -> str:
+    """The kind of settings; where they are of none, what differs from those behind the paper's tables."""
+    return condition.kind or settings_text(condition.changes)
 
 
 def verdict(ours: float | None, interval: float | None, paper: float | None, paper_interval: float | None) -> str:

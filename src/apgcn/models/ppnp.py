@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -115,14 +116,19 @@ class PPNP(Network):
         return (self.predict.first.weight,)
 
 
+_LAST: WeakKeyDictionary[Adjacency, tuple[float, Tensor]] = WeakKeyDictionary()  # what was found for a graph
+
+
 def page_rank(adjacency: Adjacency, teleport: float) -> Tensor:
-    """teleport (I - (1 - teleport) A)^-1, dense, of shape (nodes, nodes).
+    """teleport (I - (1 - teleport) A)^-1, dense, of shape (nodes, nodes); found once for the packs of a graph.
 
     Raises
     ------
     InvalidInput
         If it would not fit into memory; nothing is allocated then.
     """
+    if adjacency in _LAST and _LAST[adjacency][0] == teleport:
+        return _LAST[adjacency][1]
     nodes, values = adjacency.nodes, adjacency.normalized.values
     needed, there = COPIES * values.element_size() * nodes**2, memory_of(values.device)
     if needed > there:
@@ -132,4 +138,6 @@ def page_rank(adjacency: Adjacency, teleport: float) -> Tensor:
         )
     matrix = adjacency.normalized.to_dense().mul_(teleport - 1)
     matrix.diagonal().add_(1)
-    return torch.linalg.inv(matrix).mul_(teleport)
+    inverse = torch.linalg.inv(matrix).mul_(teleport)
+    _LAST[adjacency] = teleport, inverse
+    return inverse

@@ -10,7 +10,7 @@ from apgcn.experiments.exhibit import Column, Exhibit, Row, Table
 from apgcn.experiments.keys import Condition, by_condition
 from apgcn.experiments.mean import Mean
 from apgcn.experiments.store import Store
-from apgcn.experiments.words import plus_minus, settings_text
+from apgcn.experiments.words import plus_minus, settings_words
 
 NOTES = (
     "Accuracies in percent. Runs “for validation” are on the validation seeds, made to choose settings: their splits "
@@ -26,7 +26,7 @@ COLUMNS = (
     Column("on test nodes", lambda row: plus_minus(row["accuracy"], row["interval"])),
     VALIDATION,
     STEPS,
-    Column("other settings than the paper's", lambda row: row["settings"], words=True),
+    Column("settings", lambda row: row["settings"], words=True),
 )
 
 
@@ -43,7 +43,7 @@ def overview(store: Store) -> Exhibit:
                 "purpose": condition.purpose,
                 "labels": condition.per_class,
                 **mean.row,
-                "settings": settings_text(condition.changes) or "none",
+                "settings": settings_words(condition),
             }
         )
     title = "everything in the store"
