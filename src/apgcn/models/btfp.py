@@ -93,8 +93,8 @@ class BtFPSettings(ModelSettings):
         return 20 * (graph.num_nodes + graph.num_features) * graph.num_classes
 
     def floats_shared(self, graph: Graph) -> int:
-        """About how many more numbers a pack keeps: features, once single for diffusion and once double."""
-        return (3 * graph.num_features + 6 * COLUMNS) * graph.num_nodes + heard(graph)
+        """About how many more numbers a pack keeps: features, once single for diffusion and once double, and room."""
+        return (5 * graph.num_features + 6 * COLUMNS) * graph.num_nodes + heard(graph)
 
 
 def diffused(graph: GraphTensors, *, teleport: float, steps: int) -> Tensor:

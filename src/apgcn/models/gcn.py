@@ -53,7 +53,7 @@ class GCNSettings(ModelSettings):
         """About how many numbers one run of a pack keeps in memory while it trains."""
         hidden = graph.num_nodes * self.hidden
         weights = graph.num_features * self.hidden
-        return 8 * stored_features(graph) + 10 * hidden + 10 * heard(graph) + 8 * weights
+        return 16 * stored_features(graph) + 10 * hidden + 10 * heard(graph) + 8 * weights
 
 
 class GCN(Network):
