@@ -98,7 +98,7 @@ def test_each_mask_is_drawn_and_matters(name, dropout, graph):
 
 
 @pytest.mark.parametrize("name", WHAT_L2_SHRINKS)
-def test_l2_shrinks_what_the_page_on_rivals_says(name, graph):
+def test_l2_shrinks_weights_and_no_biases_of_the_first_layer_or_of_all(name, graph):
     network = MODELS[name](hidden=HIDDEN).build(graph, Noise([1, 2]))
     decayed = set(network.decayed())
     assert {key for key, parameter in network.named_parameters() if parameter in decayed} == WHAT_L2_SHRINKS[name]

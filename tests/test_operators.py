@@ -4,6 +4,7 @@ import torch
 from conftest import random_graph
 from scipy import sparse
 
+from apgcn import Graph
 from apgcn.errors import InvalidInput
 from apgcn.noise import Noise
 from apgcn.operators import ARMA, OPERATORS, Chebyshev, NormalizedAdjacency, PageRank, dropped_matrices, step_matrices
@@ -155,9 +156,13 @@ def test_chebyshev_steps_are_the_polynomials(graph):
         torch.testing.assert_close(z, polynomial @ seeds)
 
 
-def test_an_arma_operator_starts_as_pagerank_without_loops(graph):
+def test_an_arma_operator_that_mixes_nothing_is_pagerank_without_loops(graph):
     seeds = torch.randn(1, 12, 3, generator=torch.Generator().manual_seed(0))
+    for channels in (2, 3, 15):  # nearly so at the start
+        start = ARMA(channels=channels, noise=Noise([1]))
+        torch.testing.assert_close(start.w.softmax(1).diagonal(dim1=1, dim2=2), torch.full((1, channels), 0.99))
     operator = ARMA(channels=3, noise=Noise([1]), teleport=0.2)
+    operator.w.data, operator.v.data = 100 * torch.eye(3)[None], 100 * torch.eye(3)[None]
     output = FixedPropagation(operator, steps=200)(seeds, graph.adjacency).output[0]
     matrix = torch.eye(12) - 0.8 * dense(graph.adjacency.normalized_without_loops)[0]
     torch.testing.assert_close(output, 0.2 * torch.linalg.solve(matrix, seeds[0]))
@@ -165,12 +170,25 @@ def test_an_arma_operator_starts_as_pagerank_without_loops(graph):
 
 def test_an_arma_operator_mixes_channels_by_its_weights(graph):
     seeds = torch.randn(2, 12, 3, generator=torch.Generator().manual_seed(0))
-    operator = ARMA(channels=3, noise=Noise([1, 2]))
-    heard, own = torch.randn(2, 2, 3, 3, generator=torch.Generator().manual_seed(1)).unbind()
-    operator.heard.data, operator.own.data = heard, own
+    operator = ARMA(channels=3, noise=Noise([1, 2]), teleport=0.2)
+    operator.w.data, operator.v.data = torch.randn(2, 2, 3, 3, generator=torch.Generator().manual_seed(1)).unbind()
+    w, v = (weight.exp() / weight.exp().sum(1, keepdim=True) for weight in (operator.w, operator.v))
     m = dense(graph.adjacency.normalized_without_loops)[0]
-    expected = m @ (m @ seeds @ heard + seeds @ own) @ heard + seeds @ own
+    once = 0.8 * m @ seeds @ w + 0.2 * seeds @ v
+    expected = 0.8 * m @ once @ w + 0.2 * seeds @ v
     torch.testing.assert_close(FixedPropagation(operator, steps=2)(seeds, graph.adjacency).output, expected)
+
+
+def test_an_arma_operator_makes_nothing_larger_than_the_seeds():
+    """Whatever it has learned: on a graph where M averages, no step leaves the range of the seeds."""
+    seeds = torch.rand(1, 12, 3, generator=torch.Generator().manual_seed(0))
+    ring = sparse.csr_matrix(np.roll(np.eye(12), 1, axis=0) + np.roll(np.eye(12), -1, axis=0))
+    adjacency = GraphTensors.of(Graph(ring, features=np.ones((12, 1)), labels=np.arange(12) % 2)).adjacency
+    operator = ARMA(channels=3, noise=Noise([1]))
+    operator.w.data = 10 * torch.randn(1, 3, 3, generator=torch.Generator().manual_seed(1))
+    output = FixedPropagation(operator, steps=1000)(seeds, adjacency).output
+    assert seeds.min() - 1e-5 <= output.min()
+    assert output.max() <= seeds.max() + 1e-5
 
 
 def test_impossible_operators_are_told_in_words():

@@ -6,6 +6,7 @@ function `step(k, z)` that makes z^k from z^(k-1). Edge dropout is drawn from th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,6 +20,8 @@ from apgcn.sparse import SparseMatrix
 from apgcn.tensors import Adjacency, normalize
 
 Step = Callable[[int, Tensor], Tensor]
+
+SAME = 0.99  # of every channel's mixture is that channel itself when an ARMA filter starts
 
 
 class Operator(Protocol):
@@ -95,10 +98,13 @@ class Chebyshev:
 
 
 class ARMA(nn.Module):
-    """z^k = M z^(k-1) W + z^0 V, the step of an ARMA filter (Bianchi et al., 2019) whose W and V are learned.
+    """z^k = (1 - teleport) M z^(k-1) W + teleport z^0 V, the step of an ARMA filter (Bianchi et al., 2019).
 
-    M = D^-1/2 A D^-1/2, no node hearing itself but through z^0. W starts as (1 - teleport) I and V as teleport I: as
-    PageRank, which is the ARMA filter that does not mix channels. Edge dropout takes entries of M.
+    M = D^-1/2 A D^-1/2, no node hearing itself but through z^0. W and V are learned, within limits that an ARMA filter
+    does not have: every channel of the result is a mixture of channels, of what is heard and of what was known. Being
+    mixtures, the softmax of what is learned, they make nothing larger, so that the recursion converges however often it
+    is repeated; with free W and V it learns ten steps badly (docs/rivals.md). At the start both are nearly I, which is
+    PageRank without loops. Edge dropout takes entries of M.
 
     Parameters
     ----------
@@ -112,18 +118,19 @@ class ARMA(nn.Module):
         super().__init__()
         check_share("teleport", teleport)
         check_share("edge_dropout", edge_dropout)
-        self.edge_dropout = edge_dropout
-        same = torch.eye(channels, device=noise.device).repeat(noise.runs, 1, 1)
-        self.heard = nn.Parameter((1 - teleport) * same)  # W
-        self.own = nn.Parameter(teleport * same)  # V
+        self.teleport, self.edge_dropout = teleport, edge_dropout
+        start = math.log(max(1, channels - 1) * SAME / (1 - SAME))  # before the softmax
+        same = start * torch.eye(channels, device=noise.device).repeat(noise.runs, 1, 1)
+        self.w, self.v = nn.Parameter(same), nn.Parameter(same.clone())  # (runs, from channels, to channels)
 
     def begin(self, seeds: Tensor, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> Step:
         matrices = dropped_matrices(adjacency.normalized_without_loops, self.edge_dropout, steps=steps, noise=noise)
-        home = seeds @ self.own
-        return lambda k, z: matrices[k - 1] @ (z @ self.heard) + home
+        w, v = (1 - self.teleport) * self.w.softmax(1), self.teleport * self.v.softmax(1)
+        home = seeds @ v
+        return lambda k, z: matrices[k - 1] @ (z @ w) + home
 
     def extra_repr(self) -> str:
-        return f"channels={self.heard.shape[-1]}, edge_dropout={self.edge_dropout}"
+        return f"channels={self.w.shape[-1]}, teleport={self.teleport}, edge_dropout={self.edge_dropout}"
 
 
 # By name, each from the number of channels and a noise that says how many runs there are; most need neither.

@@ -27,9 +27,10 @@ INTERVALS = (
     "splits.",
     "Stars, at the best of the models that were run on a graph: it differs from the second best of them by an aligned "
     "Friedman test over paired runs of ours, * below 0.05, ** below 0.01.",
-    "Settings are those behind the paper's row: “paper” what its authors ran, “published” what came with the numbers "
-    "that they copied or, where they have none, with the model. “Tuned” are ours, found on validation seeds. Rows with "
-    "other settings than the paper's row come below it and have stars among themselves.",
+    "Settings are those behind the paper's row: “paper” what its authors ran, or would have by what they say of "
+    "Amazon; “published” what came with the numbers that they copied or, where they have none, with the model. “Tuned” "
+    "are ours, found on validation seeds or taken over from a relative; apgcn models has the source of every value. "
+    "Rows with other settings than the paper's row come below it and have stars among themselves.",
 )
 ONE_RUN = "{} has no initial weights, and so one run per split: at most 20."
 COPIED = "“Copied” marks numbers that the paper took from Gasteiger et al. (PPNP, 2019) and did not run."

@@ -1,4 +1,4 @@
-"""AP-ARMA: AP-GCN whose steps are those of an ARMA filter, with learned weights for what is heard and what is known."""
+"""AP-ARMA: AP-GCN whose steps are those of an ARMA filter, with learned mixtures of what is heard and what is known."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apgcn.operators import ARMA
 
 @dataclass(frozen=True)
 class APARMASettings(APAPPNPSettings):
-    """AP-APPNP's settings; at the start the filter is PageRank with this teleport, and learns from there."""
+    """AP-APPNP's settings; at the start the filter is nearly PageRank without loops, and learns from there."""
 
     name: ClassVar[str] = "ap-arma"
     title: ClassVar[str] = "AP-ARMA"

@@ -20,7 +20,7 @@ from apgcn.operators import PageRank
 from apgcn.propagation import FixedPropagation, Propagated
 from apgcn.tensors import GraphTensors
 
-VALIDATION = "not in the papers, as far as we know; ours, on validation seeds: scripts/ridge"
+VALIDATION = "not in the papers, as far as we know; ours, on validation seeds: scripts/ridge (cora as cora_ml)"
 TOLERANCE = 1e-6  # of what the equations of a round leave over, against their right side
 MOST_ITERATIONS = 1000
 LOOK_EVERY = 10  # iterations: a look at what is left makes a GPU wait
@@ -61,8 +61,8 @@ class BtFPSettings(ModelSettings):
             check_share(name, getattr(self, name))
         check_number("ridge", self.ridge, positive=True)
 
-    def solve(self, graph: GraphTensors, seeds: Tensor) -> Propagated:
-        """The answer for training nodes `seeds` of shape (runs, m).
+    def solve(self, graph: GraphTensors, train: Tensor) -> Propagated:
+        """The answer for training nodes `train` of shape (runs, m).
 
             F     = the features, diffused: z^k = (1 - teleport) A z^(k-1) + teleport X, every row scaled to length 1
             W     = argmin |F W - Y|^2 over labelled nodes + ridge |W|^2          Y: 1 at the label, 0 elsewhere
@@ -70,7 +70,7 @@ class BtFPSettings(ModelSettings):
             names, `growth` n of them, shared among classes as the predictions are; and W anew
 
         Nothing is drawn: a run depends on its split alone. Which nodes join is a matter of order, where a last digit
-        can decide; so all is computed in double precision, every run as far as if it were alone.
+        can decide; so all that follows the diffusion is in double precision, every run as far as if it were alone.
 
         Raises
         ------
@@ -78,9 +78,9 @@ class BtFPSettings(ModelSettings):
             If the equations of a round cannot be solved.
         """
         f = diffused(graph, teleport=self.teleport, steps=self.max_steps)
-        known = torch.full((len(seeds), len(f)), -1, device=f.device)
-        known.scatter_(1, seeds, graph.labels[seeds])
-        w = f.new_zeros(f.shape[1], len(seeds), graph.classes)
+        known = torch.full((len(train), len(f)), -1, device=f.device)
+        known.scatter_(1, train, graph.labels[train])
+        w = f.new_zeros(f.shape[1], len(train), graph.classes)
         for round_number in range(self.rounds + 1):
             w = ridge_regression(f, known, w, strength=self.ridge)
             scores = (f @ w.flatten(1)).view(len(f), *w.shape[1:]).transpose(0, 1)  # (runs, nodes, classes)

@@ -27,8 +27,9 @@ class Given:
     Parameters
     ----------
     kind : "published", "paper" or "tuned"
-        As the model's own paper or the PPNP paper gave them; as the AP-GCN paper says that its authors ran the model;
-        or ours, found on validation seeds.
+        As the model's own paper or the PPNP paper gave them; as the AP-GCN paper says that its authors ran the model,
+        or treated a graph; or ours, found on validation seeds or taken over from a relative. Where such a source leaves
+        a value open, ours fills the gap, and `source` says so.
     source : str
         Where that is written.
     values : settings by name, of the model and of its training

@@ -63,8 +63,8 @@ class ModelSettings:
         """A pack of networks for a graph, one per run of the noise, with initial weights drawn from it."""
         raise NotImplementedError
 
-    def solve(self, graph: GraphTensors, seeds: Tensor) -> Propagated:
-        """The answer of a model without weights for training nodes `seeds` of shape (runs, m)."""
+    def solve(self, graph: GraphTensors, train: Tensor) -> Propagated:
+        """The answer of a model without weights for training nodes `train` of shape (runs, m)."""
         raise NotImplementedError
 
     def floats_per_run(self, graph: Graph) -> int:

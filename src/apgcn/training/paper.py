@@ -38,10 +38,10 @@ def paper_settings(
 
 def divide_settings(model: str, values: Mapping[str, Any]) -> tuple[ModelSettings, TrainingSettings]:
     """Settings by name as those of a model and those of its training; what is not named has its default."""
-    kind = settings_of(model)
-    return kind(**_of(kind, values)), TrainingSettings(**_of(TrainingSettings, values))
+    of_model = settings_of(model)
+    return of_model(**_of(of_model, values)), TrainingSettings(**_of(TrainingSettings, values))
 
 
-def _of(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the values that are settings of this kind."""
-    return {field.name: values[field.name] for field in fields(kind) if field.name in values}
+def _of(settings: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the values that are settings of this class."""
+    return {field.name: values[field.name] for field in fields(settings) if field.name in values}
