@@ -26,6 +26,7 @@ _HOMES = {
     "apgcn.datasets": ["load"],
     "apgcn.graph": ["Graph"],
     "apgcn.models.apgcn": ["APGCN", "APGCNSettings"],
+    "apgcn.models.catalogue": ["settings_of"],
     "apgcn.splits": ["TEST_SEEDS", "VALIDATION_SEEDS", "Split", "split_for_test", "split_for_validation"],
     "apgcn.noise": ["Noise"],
     "apgcn.tensors": ["GraphTensors"],

@@ -25,7 +25,8 @@ class UnknownName(ApgcnError, ValueError):
 
     def __init__(self, kind: str, name: object, known: Iterable[str]):
         known = list(known)
-        near = get_close_matches(str(name).lower().replace("-", "_"), known, n=1)
+        typed = str(name).lower().replace("-", "_")
+        near = get_close_matches(typed, known, n=1, cutoff=0.6 if len(typed) < 6 else 0.8)  # long names share parts
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}."
         super().__init__(f"unknown {kind} {name!r}; {hint}")
 

@@ -32,6 +32,7 @@ INTERVALS = (
     "are ours, found on validation seeds or taken over from a relative; apgcn models has the source of every value. "
     "Rows with other settings than the paper's row come below it and have stars among themselves.",
 )
+OTHER = "other settings than the paper's row"
 ONE_RUN = "{} has no initial weights, and so one run per split: at most 20."
 COPIED = "“Copied” marks numbers that the paper took from Gasteiger et al. (PPNP, 2019) and did not run."
 FEW = "Intervals over fewer than 20 runs are too narrow: there is too little to resample."
@@ -73,10 +74,7 @@ def content(store: Store, scope: Scope, *, name: str, title: str) -> Exhibit:
             stars = _stars(found)
             for model in sorted(found, key=_order):
                 if found[model] or (group is scope and (dataset, model) in ACCURACIES):
-                    kind = (
-                        (group.kind or group.condition(dataset, model).kind) if group.takes(dataset, model) else NOTHING
-                    )
-                    rows.append(_row(dataset, model, kind, Mean.of(found[model]), stars.get(model, "")))
+                    rows.append(_row(group, dataset, model, Mean.of(found[model]), stars.get(model, "")))
                     shown += found[model]
     notes = [*INTERVALS]
     unweighted = {row["model"] for row in rows if row["model"] in MODELS and not MODELS[row["model"]].has_weights}
@@ -103,13 +101,16 @@ def _order(model: str) -> int:
     return [*MODEL_TITLES].index(model) if model in MODEL_TITLES else len(MODEL_TITLES)
 
 
-def _row(dataset: str, model: str, kind: str, mean: Mean, stars: str) -> dict[str, Any]:
-    paper = ACCURACIES.get((dataset, model))
+def _row(group: Scope, dataset: str, model: str, mean: Mean, stars: str) -> dict[str, Any]:
+    """A line of the table; only one with the settings behind the paper's number stands beside it."""
+    condition = group.condition(dataset, model) if group.takes(dataset, model) else None
+    usual = condition is None or condition == replace(group, kind=None).condition(dataset, model)
+    paper = ACCURACIES.get((dataset, model)) if usual else None
     accuracy, interval = (paper.accuracy, paper.interval) if paper else (None, None)
     return {
         "dataset": dataset,
         "model": model,
-        "settings_kind": kind,
+        "settings_kind": (group.kind or condition.kind) if condition else NOTHING,
         **mean.row,
         "stars": stars,
         "paper_accuracy": accuracy,
@@ -117,7 +118,7 @@ def _row(dataset: str, model: str, kind: str, mean: Mean, stars: str) -> dict[st
         "paper_stars": paper.stars if paper else "",
         "paper_source": paper and paper.source,
         "difference": None if mean.accuracy is None or accuracy is None else mean.accuracy - accuracy,
-        "verdict": verdict(mean.accuracy, mean.interval, accuracy, interval),
+        "verdict": verdict(mean.accuracy, mean.interval, accuracy, interval) if usual else OTHER,
         "diverged": mean.diverged,
     }
 

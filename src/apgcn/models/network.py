@@ -22,7 +22,7 @@ class Network(nn.Module):
 
     def forward(self, graph: GraphTensors, noise: Noise | None = None) -> Propagated:
         """Logits, steps and remainders of all nodes. With noise this is training, without it evaluation."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must have `forward`: docs/adding_a_model.md.")
 
     def at(self, nodes: Tensor, graph: GraphTensors, noise: Noise) -> Propagated:
         """`forward` in training, when only some nodes (runs, m) matter; what it gives for others is not looked at."""
@@ -34,7 +34,7 @@ class Network(nn.Module):
 
     def decayed(self) -> Iterable[Tensor]:
         """The weights that l2 regularisation shrinks."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must have `decayed`: docs/adding_a_model.md.")
 
     def learns(self, parameter: nn.Parameter, epoch: int) -> bool:
         """Whether a parameter moves on an epoch, counted from 1."""
@@ -57,19 +57,19 @@ class ModelSettings:
     @property
     def max_steps(self) -> int:
         """The most steps that a node can listen."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must have `max_steps`: docs/adding_a_model.md.")
 
     def build(self, graph: GraphTensors, noise: Noise) -> Network:
         """A pack of networks for a graph, one per run of the noise, with initial weights drawn from it."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must have `build`: docs/adding_a_model.md.")
 
     def solve(self, graph: GraphTensors, train: Tensor) -> Propagated:
         """The answer of a model without weights for training nodes `train` of shape (runs, m)."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must have `solve`: docs/adding_a_model.md.")
 
     def floats_per_run(self, graph: Graph) -> int:
         """About how many numbers one run of a pack keeps in memory while it trains."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must have `floats_per_run`: docs/adding_a_model.md.")
 
     def floats_shared(self, graph: Graph) -> int:
         """About how many more numbers a pack keeps, however many runs it has."""

@@ -29,10 +29,10 @@ def paper_settings(
     (0.05, 5, 'training')
     """
     known = [field.name for one in (settings_of(model), TrainingSettings) for field in fields(one)]
-    for name in changes:
+    given = settings_given(settings_of(model), describe(dataset).name, kind)
+    for name in (*given, *changes):
         if name not in known:
             raise UnknownName(f"setting of {model}", name, known)
-    given = settings_given(settings_of(model), describe(dataset).name, kind)
     return divide_settings(model, {**{name: sourced.value for name, sourced in given.items()}, **changes})
 
 
