@@ -11,7 +11,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from apgcn import Graph, Run, Split, benchmark_runs, clean, load, train
 from apgcn.datasets import CATALOGUE
-from apgcn.errors import UnknownName
+from apgcn.errors import InvalidInput, UnknownName
 from apgcn.models.catalogue import MODELS, count_weights
 from apgcn.models.given import KINDS, kinds_for, settings_given
 from apgcn.noise import Noise
@@ -341,3 +341,38 @@ def test_records_of_a_model_that_is_gone_can_be_read(tmp_path):
     foreign = lines.replace('"gcn"', '"mine"').replace("cora/gcn/", "cora/mine/").replace("-gcn-", "-mine-")
     (tmp_path / "runs.jsonl").write_text(lines + foreign)
     assert sorted(record.model for record in Store(tmp_path).records.values()) == ["gcn", "mine"]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_numbers_of_numpy_are_as_good_as_pythons(name, graph):
+    """`for hidden in np.array([16, 32])` is everyday use."""
+    own = settings_of(name)
+    kinds = {int: np.int64, float: np.float32}
+    numpys = replace(own, **{key: kinds[type(value)](value) for key, value in vars(own).items()})
+    short = TrainingSettings(max_epochs=2)
+    as_numpy = TrainingSettings(max_epochs=np.int32(2), l2=np.float64(short.l2))
+    (expected,), (found,) = (
+        train(graph, runs_of(graph, 1), own, short),
+        train(graph, runs_of(graph, 1), numpys, as_numpy),
+    )
+    np.testing.assert_allclose(found.logits, expected.logits, rtol=1e-4, atol=1e-6)
+
+
+def test_what_cannot_be_trained_is_told_in_words(graph):
+    for words, sentence in (
+        (("cora", runs_of(graph, 1), settings_of("gcn")), "graph must be a Graph"),
+        ((graph, runs_of(graph, 1), settings_of("gcn"), {"max_epochs": 2}), "training must be TrainingSettings"),
+    ):
+        with pytest.raises(InvalidInput, match=sentence):
+            train(*words)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_memory_counts_classes(name):
+    """A graph with many classes and little else."""
+    few, many = (
+        Graph(np.eye(50), features=np.ones((50, 3)), labels=np.arange(50) % 3, class_names=[*map(str, range(classes))])
+        for classes in (3, 3000)
+    )
+    settings = MODELS[name]()
+    assert settings.floats_per_run(many) > settings.floats_per_run(few) + 10 * 50 * 2997

@@ -358,6 +358,9 @@ def test_table_5_times_an_epoch(store, monkeypatch):
     (row,) = table5.content(store, scope).table.rows
     assert row["epoch_ms"] == record.epoch_ms
     assert TimingRecord.of_line(record.line) == record
+    for wrong in ({"model": "gat"}, {"key": "foo"}, {"hardware": "abacus"}):
+        with pytest.raises(InvalidInput, match="key must be that of the other fields"):
+            TimingRecord.of_line({**record.line, **wrong})
 
 
 def test_table_5_tells_kinds_of_settings_apart(store, monkeypatch):

@@ -51,6 +51,7 @@ def test_a_graph_cannot_be_written_to():
         ({"adjacency": (3, 3)}, "adjacency must be a matrix of numbers"),
         ({"adjacency": PATH * 1j}, "adjacency must be a matrix of numbers"),
         ({"features": PATH * 1j}, "features must be numbers"),
+        ({"adjacency": PATH * 3e38}, r"edge weights must be at most 3.33333e\+29, got 3e\+38"),
         ({"class_names": 3}, "class_names must be a list of names, got 3"),
         ({"class_names": ["one"]}, "labels count 2 classes but there are 1 class names"),
         ({"node_names": ["one"]}, "g has 3 nodes but 1 node names"),

@@ -204,3 +204,17 @@ def test_an_isolated_node_keeps_its_own_value():
     for noise in (None, Noise([1])):
         output = FixedPropagation(NormalizedAdjacency(), steps=3)(seeds, alone, noise).output
         torch.testing.assert_close(output, seeds)
+
+
+def test_who_hears_nobody_is_heard_all_the_same():
+    """Directed: 0 is heard by 1 and 2; without loops its own sum is 0, which must not silence it."""
+    edges = np.array([[0.0, 1.0, 1.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    graph = GraphTensors.of(Graph(edges, features=np.eye(3), labels=np.array([0, 1, 0])))
+    expected = torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+    torch.testing.assert_close(graph.adjacency.normalized_without_loops.to_dense(), expected)
+
+
+@pytest.mark.parametrize("channels", [0, -1, 1.5, True, None, "a"])
+def test_impossible_channels_are_told_in_words(channels):
+    with pytest.raises(InvalidInput, match="channels must be "):
+        ARMA(channels=channels, noise=Noise([1]))

@@ -139,3 +139,13 @@ def test_there_must_be_a_step(build):
 def test_parts_say_what_they_are():
     assert "NormalizedAdjacency(edge_dropout=0.5), max_steps=10" in repr(adaptive())
     assert "PageRank" in repr(FixedPropagation(PageRank(), steps=3))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"epsilon": float("nan")}, {"epsilon": 5}, {"seed_dropout": 1.5}, {"update_dropout": "x"}, {"channels": 0}],
+    ids=str,
+)
+def test_impossible_propagation_is_told_in_words(wrong):
+    with pytest.raises(InvalidInput, match=f"{next(iter(wrong))} must be "):
+        AdaptivePropagation(NormalizedAdjacency(), **{"channels": 3, "noise": Noise([1]), **wrong})

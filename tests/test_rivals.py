@@ -373,10 +373,11 @@ def test_bootstrapping_agrees_with_a_dense_run_by_run_loop(graph):
             nodes = list(known)
             y = np.eye(CLASSES)[[known[node] for node in nodes]]
             scores = f @ np.linalg.solve(f[nodes].T @ f[nodes] + 0.3 * np.eye(FEATURES), f[nodes].T @ y)
+            scores[:, y.sum(0) == 0] = -1000
             if round_number == 3:
                 break
             shares = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
-            entropy = -(shares * np.log(shares)).sum(1)
+            entropy = -(shares * np.log(np.maximum(shares, 1e-300))).sum(1)
             predicted = scores.argmax(1)
             for label in range(CLASSES):
                 wanted = round(0.2 * (predicted == label).sum())
@@ -416,3 +417,30 @@ def test_the_filter_of_ap_arma_learns(graph):
     functional.cross_entropy(network(graph).output.flatten(0, 1), graph.labels.repeat(2)).backward()
     for weight in (network.propagation.operator.w, network.propagation.operator.v):
         assert (weight.grad != 0).all()
+
+
+def test_a_class_without_training_nodes_is_never_the_answer():
+    """Where all other scores are negative, its own of zero would be the highest."""
+    random = np.random.default_rng(0)
+    alone = Graph(
+        sparse.csr_matrix((60, 60)),
+        features=random.standard_normal((60, 8)),
+        labels=np.arange(60) % 2,
+        class_names=["a", "b", "unused"],
+    )
+    for rounds in (0, 3):
+        outcome = BtFPSettings(rounds=rounds).solve(GraphTensors.of(alone), torch.arange(20)[None])
+        assert set(outcome.output[0].argmax(-1).tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize("ridge", [1e-12, 1e60])
+def test_a_ridge_beyond_all_measure_is_told_in_words(ridge):
+    with pytest.raises(InvalidInput, match="ridge must be between 1e-09 and 1e\\+09, got "):
+        BtFPSettings(ridge=ridge)
+
+
+def test_features_that_overflow_are_told_in_words():
+    star = sparse.csr_matrix(np.eye(4)[:, :1] @ np.ones((1, 4)))
+    huge = Graph(star + star.T, features=np.full((4, 2), 3e38), labels=np.array([0, 1, 0, 1]))
+    with pytest.raises(InvalidInput, match="features must be small enough"):
+        BtFPSettings().solve(GraphTensors.of(huge), torch.tensor([[0, 1]]))

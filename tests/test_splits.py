@@ -68,6 +68,7 @@ def test_a_mask_is_read_as_the_nodes_it_marks():
         (([0, 0], [1]), "must not overlap, but node 0 is in two"),
         (([0.0, 1.0], [2]), "train must be node numbers or a mask with one axis, got float64"),
         (([[0, 1]], [2]), r"got int64 of shape \(1, 2\)"),
+        ((np.array([2**64 - 1], dtype=np.uint64), [0]), "train must hold numbers of nodes, got 18446744073709551615"),
         (([0], [-1]), "stopping must hold node numbers >= 0, got -1"),
     ],
 )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,13 +13,15 @@ from apgcn.errors import InvalidInput
 
 MOST = 2**31 - 1
 
+Settings = TypeVar("Settings", bound=Any)
+
 
 def check_whole(name: str, value: Any, *, least: int = 1, most: int = MOST) -> None:
     """A whole number between two bounds."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool):
         raise InvalidInput(f"{name} must be a whole number, got {value!r}.")
     if value < least:
-        raise InvalidInput(f"{name} must be >= {least}, got {value}.")
+        raise InvalidInput(f"{name} must be >= {least}, got {_short(value)}.")
     if value > most:
         raise InvalidInput(f"{name} must be <= {most}, got {_short(value)}.")
 
@@ -29,14 +32,14 @@ def check_number(name: str, value: Any, *, positive: bool = False) -> None:
     if not _is_finite(value):
         raise InvalidInput(f"{name} must be finite, got {_short(value)}.")
     if value < 0 or (positive and value == 0):
-        raise InvalidInput(f"{name} must be {'>' if positive else '>='} 0, got {value}.")
+        raise InvalidInput(f"{name} must be {'>' if positive else '>='} 0, got {_short(value)}.")
 
 
 def check_share(name: str, value: Any) -> None:
     """A number from [0, 1)."""
     _check_real(name, value)
     if not 0 <= value < 1:
-        raise InvalidInput(f"{name} must be in [0, 1), got {value}.")
+        raise InvalidInput(f"{name} must be in [0, 1), got {_short(value)}.")
 
 
 def _check_real(name: str, value: Any) -> None:
@@ -51,6 +54,19 @@ def _is_finite(value: Any) -> bool:
         return False
 
 
+def as_plain(settings: Settings) -> Settings:
+    """The same settings with Python's own numbers, where those of numpy or another library were given."""
+    return replace(settings, **{name: plain(value) for name, value in vars(settings).items()})
+
+
+def plain(value: Any) -> Any:
+    """A number of numpy or of another library as Python's; anything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, int | np.integer) and abs(value) <= MOST else float(value)
+
+
 def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) < 30 else f"a number of {len(text)} digits"
+    if isinstance(value, int) and abs(value) >= 10**30:
+        return f"a number of {int(math.log10(abs(value))) + 1} digits"  # Python does not print very long ones
+    return str(value)

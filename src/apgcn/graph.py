@@ -10,6 +10,7 @@ from scipy import sparse
 from apgcn.errors import InvalidInput
 
 MOST_CLASSES = 2**16
+LARGEST = 1e30  # that weights may sum to, well within single precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +77,9 @@ class Graph:
             )
         if self.adjacency.nnz and self.adjacency.data.min() < 0:
             raise InvalidInput(f"edge weights must be >= 0, got {self.adjacency.data.min():g}.")
+        heaviest = float(self.adjacency.data.max(initial=0.0)) * rows  # as if all were neighbours
+        if heaviest > LARGEST:
+            raise InvalidInput(f"edge weights must be at most {LARGEST / rows:g}, got {heaviest / rows:g}.")
         if len(self.class_names) < classes:
             raise InvalidInput(f"labels count {classes} classes but there are {len(self.class_names)} class names.")
         if self.node_names is not None and len(self.node_names) != rows:

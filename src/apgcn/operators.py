@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from apgcn.checks import check_share
+from apgcn.checks import check_share, check_whole
 from apgcn.noise import Noise, keep_factor
 from apgcn.sparse import SparseMatrix
 from apgcn.tensors import Adjacency, normalize
@@ -116,6 +116,7 @@ class ARMA(nn.Module):
 
     def __init__(self, *, channels: int, noise: Noise, teleport: float = 0.1, edge_dropout: float = 0.5):
         super().__init__()
+        check_whole("channels", channels)
         check_share("teleport", teleport)
         check_share("edge_dropout", edge_dropout)
         self.teleport, self.edge_dropout = teleport, edge_dropout

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from apgcn import halting
-from apgcn.checks import check_whole
+from apgcn.checks import check_share, check_whole
 from apgcn.layers import Linear, dropout
 from apgcn.noise import Noise
 from apgcn.operators import Operator
@@ -121,6 +121,9 @@ class AdaptivePropagation(nn.Module):
         super().__init__()
         self.operator = operator
         check_whole("max_steps", max_steps)
+        check_whole("channels", channels)
+        for name, share in (("epsilon", epsilon), ("seed_dropout", seed_dropout), ("update_dropout", update_dropout)):
+            check_share(name, share)
         self.max_steps = max_steps
         self.epsilon = epsilon
         self.seed_dropout = seed_dropout

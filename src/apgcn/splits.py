@@ -85,6 +85,8 @@ def _as_nodes(given, *, what: str) -> np.ndarray:
         )
     if len(nodes) and nodes.min() < 0:
         raise InvalidInput(f"{what} must hold node numbers >= 0, got {nodes.min()}.")
+    if len(nodes) and nodes.max() > np.iinfo(np.int64).max:
+        raise InvalidInput(f"{what} must hold numbers of nodes, got {nodes.max()}.")
     nodes = np.sort(nodes.astype(np.int64))
     nodes.setflags(write=False)
     return nodes

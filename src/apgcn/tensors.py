@@ -46,10 +46,10 @@ class Adjacency:
 
     @cached_property
     def normalized_without_loops(self) -> SparseMatrix:
-        """D^-1/2 A D^-1/2, with D the row sums of A: nobody hears itself, and who has no neighbour hears nothing."""
+        """D^-1/2 A D^-1/2, with D the row sums of A, or 1 for who hears nobody but may be heard (directed edges)."""
         matrix = SparseMatrix(self.pattern, self.weights * (1 - self.loops))
         sums = matrix.row_sums()
-        return _scaled(matrix, sums.masked_fill(sums == 0, torch.inf).rsqrt())
+        return _scaled(matrix, sums.masked_fill(sums == 0, 1).rsqrt())
 
 
 def normalize(matrix: SparseMatrix) -> SparseMatrix:

@@ -135,5 +135,5 @@ def describe(name: str) -> Dataset:
     """The catalogue's line for a name."""
     try:
         return CATALOGUE[name]
-    except KeyError:
+    except (KeyError, TypeError):  # the latter for what cannot be a name
         raise UnknownName("dataset", name, CATALOGUE) from None

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from numbers import Integral, Real
 from typing import Any, Literal
 
-from apgcn.checks import check_whole
+from apgcn.checks import check_whole, plain
 from apgcn.datasets.catalogue import CATALOGUE
 from apgcn.models.catalogue import MODELS
 from apgcn.models.given import kinds_for
@@ -145,14 +144,7 @@ def defaults(model: str) -> dict[str, Any]:
 
 def as_dict(*settings: Any) -> dict[str, Scalar]:
     """The settings of several dataclasses by name, as JSON has them."""
-    return {name: _plain(value) for one in settings if is_dataclass(one) for name, value in vars(one).items()}
-
-
-def _plain(value: Any) -> Scalar:
-    """A number of numpy or of another library as Python's."""
-    if isinstance(value, Integral):
-        return int(value)
-    return float(value) if isinstance(value, Real) else value
+    return {name: plain(value) for one in settings if is_dataclass(one) for name, value in vars(one).items()}
 
 
 def by_condition(keys: Iterable[RunKey]) -> dict[Condition, list[RunKey]]:

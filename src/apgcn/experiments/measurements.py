@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, Self
 
+from apgcn.errors import InvalidInput
 from apgcn.experiments.keys import Condition
 from apgcn.experiments.record import values_of
+from apgcn.models.catalogue import MODELS
 
 
 class _Measured:
@@ -58,7 +61,20 @@ class TimingRecord(_Measured):
     versions: Mapping[str, str]
     command: str
 
+    @cached_property
+    def condition(self) -> Condition:
+        return Condition.of(self.dataset, self.model, self.settings)
+
     @property
     def settings_kind(self) -> str:
         """Which kind of settings was timed; "" for settings that nobody gave."""
-        return Condition.of(self.dataset, self.model, self.settings).kind
+        return self.condition.kind
+
+    @classmethod
+    def of_line(cls, line: Mapping[str, Any]) -> Self:
+        """As it was read; refused if the key is not that of the fields beside it."""
+        record = super().of_line(line)
+        key = f"{record.condition.text}/pack={record.pack_runs}/{record.hardware}"
+        if record.model in MODELS and record.key != key:  # of a model that is gone, it cannot be told
+            raise InvalidInput(f"key must be that of the other fields, {key!r}, got {record.key!r}.")
+        return record

@@ -121,6 +121,10 @@ class Store:
         kept = [row for row, record in enumerate(records) if record.key in before]
         with suppress(BrokenFile):  # an archive that is missing or damaged is made anew
             old = self._steps(self.steps_file(pack), rows=kept) if kept else steps[:0]
+            if old.shape[1] != steps.shape[1]:
+                raise BrokenFile(
+                    f"{self.steps_file(pack)} has the steps of {old.shape[1]} nodes, not {steps.shape[1]}."
+                )
             steps = steps.copy()
             steps[kept] = old
         smallest = steps.astype(np.min_scalar_type(int(steps.max())))

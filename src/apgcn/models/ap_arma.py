@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from apgcn.graph import Graph
 from apgcn.models.ap_appnp import APAPPNPSettings
 from apgcn.noise import Noise
 from apgcn.operators import ARMA
@@ -16,6 +17,10 @@ class APARMASettings(APAPPNPSettings):
 
     name: ClassVar[str] = "ap-arma"
     title: ClassVar[str] = "AP-ARMA"
+
+    def floats_per_run(self, graph: Graph) -> int:
+        """About how many numbers one run of a pack keeps in memory while it trains: AP-GCN's, and the mixtures."""
+        return super().floats_per_run(graph) + 20 * graph.num_classes**2
 
     def operator(self, classes: int, noise: Noise) -> ARMA:
         """One step of listening."""

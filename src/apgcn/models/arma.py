@@ -73,7 +73,7 @@ class ARMASettings(ModelSettings):
     def floats_per_run(self, graph: Graph) -> int:
         """About how many numbers one run of a pack keeps in memory while it trains."""
         width = self.stacks * self.hidden
-        states = (6 + 4 * self.depth) * graph.num_nodes * width
+        states = (6 + 4 * self.depth) * graph.num_nodes * (width + self.stacks * graph.num_classes)
         return 12 * stored_features(graph) + states + heard(graph) + 16 * graph.num_features * width
 
 

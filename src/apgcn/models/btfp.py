@@ -25,6 +25,9 @@ TOLERANCE = 1e-6  # of what the equations of a round leave over, against their r
 MOST_ITERATIONS = 1000
 LOOK_EVERY = 10  # iterations: a look at what is left makes a GPU wait
 COLUMNS = 256  # of the features diffuse at once
+LEAST_RIDGE, MOST_RIDGE = 1e-9, 1e9
+MOST_STEPS = 10_000
+UNKNOWN = -1000.0  # the score of a class that no training node has: never the highest
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,13 @@ class BtFPSettings(ModelSettings):
     ridge: float = 1.0
 
     def __post_init__(self) -> None:
-        check_whole("max_steps", self.max_steps)
+        check_whole("max_steps", self.max_steps, most=MOST_STEPS)
         check_whole("rounds", self.rounds, least=0)
         for name in ("teleport", "growth"):
             check_share(name, getattr(self, name))
         check_number("ridge", self.ridge, positive=True)
+        if not LEAST_RIDGE <= self.ridge <= MOST_RIDGE:
+            raise InvalidInput(f"ridge must be between {LEAST_RIDGE:g} and {MOST_RIDGE:g}, got {self.ridge:g}.")
 
     def solve(self, graph: GraphTensors, train: Tensor) -> Propagated:
         """The answer for training nodes `train` of shape (runs, m).
@@ -80,10 +85,12 @@ class BtFPSettings(ModelSettings):
         f = diffused(graph, teleport=self.teleport, steps=self.max_steps)
         known = torch.full((len(train), len(f)), -1, device=f.device)
         known.scatter_(1, train, graph.labels[train])
+        absent = functional.one_hot(graph.labels[train], graph.classes).sum(1, keepdim=True) == 0  # (runs, 1, classes)
         w = f.new_zeros(f.shape[1], len(train), graph.classes)
         for round_number in range(self.rounds + 1):
             w = ridge_regression(f, known, w, strength=self.ridge)
             scores = (f @ w.flatten(1)).view(len(f), *w.shape[1:]).transpose(0, 1)  # (runs, nodes, classes)
+            scores = scores.masked_fill(absent, UNKNOWN)
             if round_number < self.rounds:
                 known = grown(known, scores, growth=self.growth)
         return Propagated.everywhere(scores.to(graph.adjacency.weights), steps=self.max_steps)
@@ -104,6 +111,8 @@ def diffused(graph: GraphTensors, *, teleport: float, steps: int) -> Tensor:
     f = torch.empty_like(x, dtype=torch.float64)
     for columns, into in zip(x.split(COLUMNS, dim=1), f.split(COLUMNS, dim=1), strict=True):
         into.copy_(diffuse(columns[None], graph.adjacency).output[0])
+    if not bool(f.isfinite().all()):
+        raise InvalidInput("features must be small enough to be summed over neighbours, got some that overflow.")
     return f.div_(f.norm(dim=1, keepdim=True).clamp(min=torch.finfo(f.dtype).tiny))
 
 

@@ -61,7 +61,8 @@ class GATSettings(ModelSettings):
         """About how many numbers one run of a pack keeps in memory while it trains."""
         width = self.heads * self.hidden
         messages = heard(graph) * (12 * self.heads + 3 * max(width, graph.num_classes) + 12)
-        return 8 * stored_features(graph) + 12 * graph.num_nodes * width + messages + 8 * graph.num_features * width
+        states = 12 * graph.num_nodes * (width + graph.num_classes)
+        return 8 * stored_features(graph) + states + messages + 8 * graph.num_features * width
 
 
 class GAT(Network):

@@ -53,7 +53,8 @@ class GCNSettings(ModelSettings):
         """About how many numbers one run of a pack keeps in memory while it trains."""
         hidden = graph.num_nodes * self.hidden
         weights = graph.num_features * self.hidden
-        return 16 * stored_features(graph) + 10 * hidden + 10 * heard(graph) + 8 * weights
+        answers = 12 * graph.num_nodes * graph.num_classes
+        return 16 * stored_features(graph) + 10 * hidden + answers + 10 * heard(graph) + 8 * weights
 
 
 class GCN(Network):

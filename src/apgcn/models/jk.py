@@ -61,7 +61,8 @@ class JKSettings(ModelSettings):
         hidden = self.layers * graph.num_nodes * self.hidden
         weights = (graph.num_features + self.layers * self.hidden) * self.hidden
         messages = 5 * self.layers * heard(graph)
-        return 8 * stored_features(graph) + 10 * hidden + messages + 8 * weights
+        answers = (12 * graph.num_nodes + 8 * self.layers * self.hidden) * graph.num_classes
+        return 8 * stored_features(graph) + 10 * hidden + answers + messages + 8 * weights
 
 
 class JK(Network):

@@ -65,8 +65,9 @@ class NGCNSettings(ModelSettings):
 
     def floats_per_run(self, graph: Graph) -> int:
         """About how many numbers one run of a pack keeps in memory while it trains."""
-        width = len(self.powers) * self.heads * self.hidden
-        states = (8 + self.most_power) * graph.num_nodes * width
+        gcns = len(self.powers) * self.heads
+        width = gcns * self.hidden
+        states = (8 + self.most_power) * graph.num_nodes * (width + gcns * graph.num_classes)
         return 8 * stored_features(graph) + states + heard(graph) + 8 * graph.num_features * width
 
 

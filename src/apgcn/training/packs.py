@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from apgcn.checks import as_plain
 from apgcn.devices import memory_of, one_thread, resolve
 from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
@@ -58,7 +59,8 @@ def train(
     >>> result.logits.shape, result.steps.shape, result.epochs
     ((2485, 7), (2485,), 3)
     """
-    runs = _checked(runs, graph, model)
+    runs = _checked(runs, graph, model, training)
+    model, training = as_plain(model), as_plain(training)
     place = resolve(str(device))
     most = pack_size(graph, model, place)
     results: dict[int, RunResult] = {}
@@ -71,8 +73,12 @@ def train(
     return [results[number] for number in range(len(runs))]
 
 
-def _checked(runs: Any, graph: Graph, model: Any) -> list[Run]:
+def _checked(runs: Any, graph: Any, model: Any, training: Any) -> list[Run]:
     """The runs as a list, if they can be trained on this graph."""
+    if not isinstance(graph, Graph):
+        raise InvalidInput(f"graph must be a Graph, such as clean(load('cora')), got {type(graph).__name__}.")
+    if not isinstance(training, TrainingSettings):
+        raise InvalidInput(f"training must be TrainingSettings(...), got {training!r}.")
     if not isinstance(model, ModelSettings):
         raise InvalidInput(f"model must be the settings of a model, such as APGCNSettings(), got {model!r}.")
     if graph.num_features == 0 or graph.num_classes == 0:
