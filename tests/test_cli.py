@@ -271,3 +271,22 @@ def test_bars_are_as_long_as_their_share():
 
 def test_durations_carry_over():
     assert [duration(seconds) for seconds in (59.96, 119.7, 7199.8)] == ["60.0 s", "2 min 0 s", "2 h 0 min"]
+
+
+def test_an_interval_over_few_runs_is_not_to_be_trusted(capsys):
+    assert run(["train", "cora", "--runs", "2", "--set", "max_epochs=2"]) == 0
+    assert "(95 % interval over 2 runs, too few to trust it)" in capsys.readouterr().out
+
+
+def test_a_model_that_is_not_trained_says_nothing_of_training(capsys):
+    options = ["train", "cora", "--model", "btfp", "--set", "rounds=1"]
+    assert run(options) == 0
+    assert "epochs" not in capsys.readouterr().out
+    assert run([*options, "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["settings"]) == {
+        "teleport",
+        "max_steps",
+        "rounds",
+        "growth",
+        "ridge",
+    }

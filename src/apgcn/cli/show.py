@@ -18,6 +18,7 @@ from rich.table import Table
 from apgcn.texts import printable
 
 BAR = 40  # characters of the longest bar
+FEW_RUNS = 20  # fewer give an interval that is too narrow: there is too little to resample
 
 
 @contextmanager
@@ -71,7 +72,8 @@ def trained(
     console.print(f"settings {escape(', '.join([*shown, *others]))}, the others from the catalogue ({kind})")
     console.print()
     plus_minus = "±" if _can_print("±") else "+-"
-    spread = "" if interval is None else f" {plus_minus} {100 * interval:.2f} (95 % interval over {runs} runs)"
+    few = ", too few to trust it" if runs < FEW_RUNS else ""
+    spread = "" if interval is None else f" {plus_minus} {100 * interval:.2f} (95 % interval over {runs} runs{few})"
     console.print(f"accuracy on test nodes  [bold]{100 * summary['accuracy_mean']:.2f} %[/]{spread}")
     if "penalty" in settings:
         console.print(
@@ -82,7 +84,8 @@ def trained(
             console.print(line)
     else:
         console.print(f"steps K                 {summary['steps_mean']:g} for every node")
-    console.print(f"epochs                  {summary['epochs_mean']:.0f}{' on average' if runs > 1 else ''}")
+    if model.has_weights:
+        console.print(f"epochs                  {summary['epochs_mean']:.0f}{' on average' if runs > 1 else ''}")
     console.print(f"time                    {duration(summary['seconds'])} on {summary['device']}")
     if out:
         console.print(f"written                 {escape(str(out))}")

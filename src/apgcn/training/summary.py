@@ -49,7 +49,7 @@ def summarize(
         "device": str(device),
         "hardware": hardware(device),
         "threads": 1 if device.type == "cpu" else None,  # see `packs.train`
-        "settings": {**vars(model), **vars(training)},
+        "settings": {**vars(model), **(vars(training) if model.has_weights else {})},
         "versions": versions(),
         "each_run": [_line(result) for result in results],
     }
