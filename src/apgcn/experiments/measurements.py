@@ -65,16 +65,16 @@ class TimingRecord(_Measured):
     def condition(self) -> Condition:
         return Condition.of(self.dataset, self.model, self.settings)
 
-    @property
-    def settings_kind(self) -> str:
-        """Which kind of settings was timed; "" for settings that nobody gave."""
-        return self.condition.kind
-
     @classmethod
     def of_line(cls, line: Mapping[str, Any]) -> Self:
         """As it was read; refused if the key is not that of the fields beside it."""
         record = super().of_line(line)
-        key = f"{record.condition.text}/pack={record.pack_runs}/{record.hardware}"
+        key = timing_key(record.condition, record.hardware, pack_runs=record.pack_runs)
         if record.model in MODELS and record.key != key:  # of a model that is gone, it cannot be told
             raise InvalidInput(f"key must be that of the other fields, {key!r}, got {record.key!r}.")
         return record
+
+
+def timing_key(condition: Condition, hardware: str, *, pack_runs: int = 1) -> str:
+    """What is timed, and on what."""
+    return f"{condition.text}/pack={pack_runs}/{hardware}"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from apgcn.devices import hardware, resolve
 from apgcn.experiments.columns import GRAPH, MODEL
 from apgcn.experiments.exhibit import Column, Exhibit, Row, Table
 from apgcn.experiments.keys import RunKey
-from apgcn.experiments.measurements import TimingRecord
+from apgcn.experiments.measurements import TimingRecord, timing_key
 from apgcn.experiments.published import TABLE5, TIMED_MODELS
 from apgcn.experiments.scope import Scope
 from apgcn.experiments.store import Store
-from apgcn.experiments.timing import TIMED, WARM_UP, timed, timing_key
+from apgcn.experiments.timing import TIMED, WARM_UP, timed
 from apgcn.experiments.words import number, settings_text
 from apgcn.models.catalogue import MODELS
 
@@ -52,9 +53,10 @@ def plan(scope: Scope) -> list[RunKey]:
 
 def measure(store: Store, scope: Scope, *, device: str, command: str) -> None:
     """Time the models and graphs that were not timed on this hardware yet, one after the other."""
+    place = hardware(resolve(device))
     for dataset, model in scope.pairs():
         condition = scope.condition(dataset, model)
-        if MODELS[model].has_weights and timing_key(condition, device) not in store.timings:
+        if MODELS[model].has_weights and timing_key(condition, place) not in store.timings:
             store.keep_timing(timed(condition, device=device, command=command))
 
 
@@ -64,7 +66,7 @@ def content(store: Store, scope: Scope) -> Exhibit:
         {
             "dataset": record.dataset,
             "model": record.model,
-            "settings_kind": record.settings_kind,
+            "settings_kind": scope.kind or record.condition.kind,
             "epoch_ms": record.epoch_ms,
             "epoch_low": record.epoch_low,
             "epoch_high": record.epoch_high,
@@ -81,8 +83,10 @@ def content(store: Store, scope: Scope) -> Exhibit:
         }
         for dataset in scope.datasets
         for model in sorted(scope.models, key=_order)
+        if scope.takes(dataset, model)
         for record in store.timings.values()
-        if (record.dataset, record.model) == (dataset, model) and scope.kind in (None, record.settings_kind)
+        if (record.dataset, record.model) == (dataset, model)
+        and (scope.kind is None or record.condition == scope.condition(dataset, model))
     ]
     table, origin = Table(COLUMNS, tuple(rows)), Table(ORIGIN, tuple(rows))
     return Exhibit("table5", "milliseconds per epoch", table, notes=NOTES, origin=origin)

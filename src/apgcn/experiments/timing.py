@@ -10,7 +10,7 @@ import torch
 from apgcn.devices import hardware, one_thread, resolve
 from apgcn.experiments.graphs import cleaned
 from apgcn.experiments.keys import Condition
-from apgcn.experiments.measurements import TimingRecord
+from apgcn.experiments.measurements import TimingRecord, timing_key
 from apgcn.experiments.work import origin, run_of
 from apgcn.tensors import GraphTensors
 from apgcn.training.loop import Pack
@@ -33,7 +33,7 @@ def timed(condition: Condition, *, device: str, command: str) -> TimingRecord:
         clock = np.array([_epoch(pack, place) for _ in range(WARM_UP + TIMED)])[WARM_UP:]
     low, high = np.percentile(clock.sum(axis=1), [25, 75])
     return TimingRecord(
-        key=timing_key(condition, device),
+        key=timing_key(condition, hardware(place)),
         dataset=condition.dataset,
         model=condition.model,
         settings=dict(condition.settings),
@@ -63,8 +63,3 @@ def _now(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
-
-
-def timing_key(condition: Condition, device: str) -> str:
-    """What is timed, and on what hardware."""
-    return f"{condition.text}/pack=1/{hardware(resolve(device))}"
