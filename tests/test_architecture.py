@@ -20,6 +20,7 @@ ORDER = [
     "datasets",
     "devices",
     "noise",
+    "kernels",
     "sparse",
     "tensors",
     "layers",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -76,27 +77,62 @@ class Noise:
         return ((words >> 40) & 0xFFFFFF).float().mul_(2.0**-24).view(self.runs, *shape)
 
     def keep(self, *shape: int, rate: float) -> Tensor:
-        """What dropout multiplies with: 0 with probability `rate`, else 1 / (1 - rate); shape (runs, *shape).
+        """What dropout multiplies with: 0 with probability `rate`, else 1 / (1 - rate); shape (runs, *shape)."""
+        return self.toss(*shape, rate=rate).factors()
 
-        A fair coin costs one bit, any other one byte: other rates are rounded to multiples of 1/256, and the factor
-        with them.
+    def toss(self, *shape: int, rate: float) -> Coins:
+        """The same, not yet unpacked."""
+        per_word = 62 if rate == 0.5 else 8
+        return Coins(self.words(-(-math.prod(shape) // per_word)), shape, rate)
+
+
+@dataclass(frozen=True, eq=False)
+class Coins:
+    """Which values a dropout keeps, packed as they were drawn.
+
+    A fair coin costs one bit, any other one byte: other rates are rounded to multiples of 1/256, and the factor with
+    them.
+
+    Attributes
+    ----------
+    words : Tensor of shape (runs, words)
+    shape : what each run tosses for
+    rate : how often a value is dropped
+    """
+
+    words: Tensor
+    shape: tuple[int, ...]
+    rate: float
+
+    @property
+    def fair(self) -> bool:
+        return self.rate == 0.5
+
+    @property
+    def dropped_bytes(self) -> int:
+        """How many of the 256 bytes mean: drop."""
+        return _dropped_bytes(self.rate)
+
+    @property
+    def factor(self) -> float:
+        """What the values that stay are multiplied with."""
+        return keep_factor(self.rate)
+
+    def factors(self) -> Tensor:
+        """0 or the factor, of shape (runs, *shape).
+
+        Of fair coins: 2.0 is the float with bit 30 alone, so 31 shifts of a random word, each masked with that bit of
+        both its halves, are 62 such floats: no comparison, no conversion.
         """
-        count = math.prod(shape)
-        if rate == 0.5:
-            return self._coins(count).view(self.runs, *shape)
-        drawn = self.words(-(-count // 8)).view(torch.uint8)[:, :count]
-        return (drawn >= _dropped_bytes(rate)).float().mul_(keep_factor(rate)).view(self.runs, *shape)
-
-    def _coins(self, count: int) -> Tensor:
-        """0.0 or 2.0 with equal probability, (runs, count).
-
-        2.0 is the float with bit 30 alone, so 31 shifts of a random word, each masked with that bit of both its
-        halves, are 62 such floats: no comparison, no conversion.
-        """
-        words = self.words(-(-count // 62))
-        shifts = torch.arange(31, device=words.device)[:, None]
-        floats = ((words[:, None, :] << shifts) & TWO_FLOATS).view(torch.float32)  # (runs, 31, 2 words)
-        return floats.view(self.runs, -1)[:, :count]
+        count = math.prod(self.shape)
+        if self.fair:
+            shifts = torch.arange(31, device=self.words.device)[:, None]
+            floats = ((self.words[:, None, :] << shifts) & TWO_FLOATS).view(torch.float32)  # (runs, 31, 2 words)
+            kept = floats.view(len(floats), -1)[:, :count]
+        else:
+            drawn = self.words.view(torch.uint8)[:, :count]
+            kept = (drawn >= self.dropped_bytes).float().mul_(self.factor)
+        return kept.view(-1, *self.shape)
 
 
 def keep_factor(rate: float) -> float:

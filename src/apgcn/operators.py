@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from apgcn.checks import check_share, check_whole
-from apgcn.noise import Noise, keep_factor
-from apgcn.sparse import SparseMatrix
+from apgcn.kernels.listening import Matrices
+from apgcn.noise import Coins, Noise, keep_factor
+from apgcn.sparse import Pattern, SparseMatrix
 from apgcn.tensors import Adjacency, normalize
 
 Step = Callable[[int, Tensor], Tensor]
@@ -25,7 +26,11 @@ SAME = 0.99  # of every channel's mixture is that channel itself when an ARMA fi
 
 
 class Operator(Protocol):
-    """One kind of listening."""
+    """One kind of listening.
+
+    Where a step is z^k = decay A_k z^(k-1) + home z^0, an operator may also have a method `matrices`, which gives all of
+    it at once: then written-out loops can take over, see `kernels.listening`.
+    """
 
     def begin(self, seeds: Tensor, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> Step:
         """Get ready for `steps` steps from seeds of shape (runs, nodes, channels)."""
@@ -49,6 +54,9 @@ class NormalizedAdjacency:
     def begin(self, seeds: Tensor, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> Step:
         matrices = step_matrices(adjacency, self.edge_dropout, steps=steps, noise=noise)
         return lambda k, z: matrices[k - 1] @ z
+
+    def matrices(self, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> Matrices:
+        return _normalized(adjacency, self.edge_dropout, steps=steps, noise=noise)
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,14 @@ class PageRank:
             matrices = dropped_matrices(adjacency.normalized, self.edge_dropout, steps=steps, noise=noise)
         home = self.teleport * seeds
         return lambda k, z: (1 - self.teleport) * (matrices[k - 1] @ z) + home
+
+    def matrices(self, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> Matrices:
+        factors = {"decay": 1 - self.teleport, "home": self.teleport}
+        if self.renormalize:
+            return _normalized(adjacency, self.edge_dropout, steps=steps, noise=noise)._replace(**factors)
+        whole = adjacency.normalized
+        coins = _tossed(whole.pattern, self.edge_dropout, steps=steps, noise=noise)
+        return Matrices(whole.pattern, whole.values, always=None, coins=coins, renormalize=False, **factors)
 
 
 @dataclass(frozen=True)
@@ -142,6 +158,18 @@ OPERATORS: Mapping[str, Callable[[int, Noise], Any]] = {
     "Chebyshev": lambda channels, noise: Chebyshev(),
     "ARMA": lambda channels, noise: ARMA(channels=channels, noise=noise),
 }
+
+
+def _normalized(adjacency: Adjacency, rate: float, *, steps: int, noise: Noise | None) -> Matrices:
+    """`step_matrices`, for written-out loops."""
+    coins = _tossed(adjacency.pattern, rate, steps=steps, noise=noise)
+    return Matrices(
+        adjacency.pattern, adjacency.weights, adjacency.loops, coins=coins, renormalize=True, decay=1.0, home=0.0
+    )
+
+
+def _tossed(pattern: Pattern, rate: float, *, steps: int, noise: Noise | None) -> Coins | None:
+    return None if noise is None or rate == 0 else noise.toss(steps, pattern.entries, rate=rate)
 
 
 def step_matrices(adjacency: Adjacency, rate: float, *, steps: int, noise: Noise | None) -> list[SparseMatrix]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 
 from apgcn import halting
 from apgcn.checks import check_share, check_whole
+from apgcn.kernels import kernels_for
+from apgcn.kernels.listening import Listening
 from apgcn.layers import Linear, dropout
 from apgcn.noise import Noise
 from apgcn.operators import Operator
@@ -133,6 +136,9 @@ class AdaptivePropagation(nn.Module):
 
     def forward(self, seeds: Tensor, adjacency: Adjacency, noise: Noise | None = None) -> Propagated:
         seeds = dropout(seeds, self.seed_dropout, noise)
+        kernels = kernels_for(seeds, adjacency.weights)
+        if kernels and hasattr(self.operator, "matrices"):
+            return self._written_out(kernels, seeds, adjacency, noise)
         z = torch.stack([*listen(self.operator, seeds, adjacency, steps=self.max_steps, noise=noise)])
         h = torch.sigmoid(z[1:] @ self.halting_unit.weight + self.halting_unit.bias).squeeze(-1)  # (T, runs, nodes)
         steps = halting.stopping_times(h, epsilon=self.epsilon)
@@ -140,6 +146,20 @@ class AdaptivePropagation(nn.Module):
         p = halting.step_weights(h, steps, remainder)
         output = self._combine(z, p, steps, noise)
         return Propagated(output, steps=steps, remainder=remainder)
+
+    def _written_out(
+        self, kernels: ModuleType, seeds: Tensor, adjacency: Adjacency, noise: Noise | None
+    ) -> Propagated:
+        matrices = self.operator.matrices(adjacency, steps=self.max_steps, noise=noise)  # type: ignore[attr-defined]
+        updates = None
+        if noise is not None and self.update_dropout > 0:
+            updates = noise.keep(self.max_steps, seeds.shape[1], rate=self.update_dropout)
+        unit = self.halting_unit
+        return Propagated(
+            *Listening.apply(
+                seeds, unit.weight, unit.bias, updates, matrices, self.max_steps, self.epsilon, kernels
+            )
+        )
 
     def _combine(self, z: Tensor, p: Tensor, steps: Tensor, noise: Noise | None) -> Tensor:
         """`halting.combine`, written as one weighted sum over z^0..z^T, with the script's dropout on updates."""

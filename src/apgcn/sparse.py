@@ -11,11 +11,22 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
+
+from apgcn.kernels import kernels_for
+from apgcn.noise import Coins
+
+
+class Csr(NamedTuple):
+    """Where each row begins in the list of columns, and the list."""
+
+    pointers: Tensor
+    columns: Tensor
 
 
 class Pattern:
@@ -28,6 +39,12 @@ class Pattern:
         How many places hold a value.
     rows, columns : Tensor of shape (entries,)
         The place of every value, row by row.
+    straight, turned : Csr
+        The same of the matrix and of the transposed one, for written-out loops.
+    order : Tensor of shape (entries,)
+        The transposed matrix' values, as positions in ours.
+    longest : int
+        The most entries of a row.
     """
 
     def __init__(self, matrix: sparse.csr_matrix, *, device: torch.device | str = "cpu"):
@@ -41,17 +58,24 @@ class Pattern:
         on_device = lambda array: torch.as_tensor(np.asarray(array, np.int64), device=device)  # noqa: E731
         self.rows = on_device(np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)))
         self.columns = on_device(matrix.indices)
-        self._order = on_device(turned.data - 1)  # the transposed matrix' values, as positions in ours
-        self._blocks = _Blocks(on_device(matrix.indptr), self.columns, matrix.shape)
-        self._turned_blocks = _Blocks(on_device(turned.indptr), on_device(turned.indices), turned.shape)
+        self.order = on_device(turned.data - 1)
+        self.longest = int(np.diff(matrix.indptr).max(initial=0)) + 1
+        size = torch.int32 if max(matrix.nnz, *matrix.shape) < 2**31 else torch.int64
+        self.straight = Csr(on_device(matrix.indptr).to(size), self.columns.to(size))
+        self.turned = Csr(on_device(turned.indptr).to(size), on_device(turned.indices).to(size))
+        self._blocks = _Blocks(*self.straight, matrix.shape)
+        self._turned_blocks = _Blocks(*self.turned, turned.shape)
 
-    def multiply(self, values: Tensor, dense: Tensor) -> Tensor:
-        """The product, without gradient. See `SparseMatrix`."""
+    def multiply(self, values: Tensor, dense: Tensor, coins: Coins | None = None, *, turned: bool = False) -> Tensor:
+        """The product, or that with the transposed matrix, without gradient. See `SparseMatrix`."""
+        kernels = kernels_for(values, dense)
+        product = kernels and kernels.multiply(self, values.view(-1, self.entries), coins, dense, turned=turned)
+        if product is not None:
+            return product
+        values = _unpacked(values, coins)
+        if turned:
+            return _product(self._turned_blocks, values.index_select(-1, self.order), dense)
         return _product(self._blocks, values, dense)
-
-    def multiply_transposed(self, values: Tensor, dense: Tensor) -> Tensor:
-        """The product with the transposed matrix, without gradient."""
-        return _product(self._turned_blocks, values.index_select(-1, self._order), dense)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +86,8 @@ class SparseMatrix:
     ----------
     pattern : Pattern
     values : Tensor of shape (entries,) or (runs, entries)
+    coins : Coins of shape (runs, entries), optional
+        A dropout of the values that was drawn and is not yet carried out.
 
     Examples
     --------
@@ -74,10 +100,18 @@ class SparseMatrix:
 
     pattern: Pattern
     values: Tensor
+    coins: Coins | None = None
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """Times a dense tensor of shape (runs, columns, channels): (runs, rows, channels)."""
-        return _Product.apply(self.values, dense, self.pattern)
+        if self.values.requires_grad or dense.device.type == "cpu":  # once, for both directions
+            return _Product.apply(self.dropped, dense, self.pattern, None)
+        return _Product.apply(self.values, dense, self.pattern, self.coins)
+
+    @property
+    def dropped(self) -> Tensor:
+        """The values after dropout."""
+        return _unpacked(self.values, self.coins)
 
     def to_dense(self) -> Tensor:
         """All places, the empty ones too, of shared values: (rows, columns)."""
@@ -87,17 +121,17 @@ class SparseMatrix:
 
     def row_sums(self) -> Tensor:
         """The sum of every row, (rows,) or (runs, rows), without gradient."""
-        values = self.values.view(-1, self.pattern.entries)
+        values = self.dropped.view(-1, self.pattern.entries)
         ones = values.new_ones(len(values), self.pattern.shape[1], 1)
-        return self.pattern.multiply(values, ones).view(*self.values.shape[:-1], -1)
+        return self.pattern.multiply(values, ones).view(*self.dropped.shape[:-1], -1)
 
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, values: Tensor, dense: Tensor, pattern: Pattern) -> Tensor:
-        ctx.pattern = pattern
+    def forward(ctx, values: Tensor, dense: Tensor, pattern: Pattern, coins: Coins | None) -> Tensor:
+        ctx.pattern, ctx.coins = pattern, coins
         ctx.save_for_backward(values, dense if ctx.needs_input_grad[0] else None)
-        return pattern.multiply(values, dense)
+        return pattern.multiply(values, dense, coins)
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
@@ -108,8 +142,8 @@ class _Product(torch.autograd.Function):
             to_values = (gradient[:, pattern.rows] * dense[:, pattern.columns]).sum(-1)
             to_values = to_values if values.ndim == 2 else to_values.sum(0)
         if ctx.needs_input_grad[1]:
-            to_dense = pattern.multiply_transposed(values, gradient)
-        return to_values, to_dense, None
+            to_dense = pattern.multiply(values, gradient, ctx.coins, turned=True)
+        return to_values, to_dense, None, None
 
 
 def pair_sums(pattern: Pattern, rows: Tensor, columns: Tensor) -> Tensor:
@@ -134,7 +168,7 @@ class _PairSums(torch.autograd.Function):
     def backward(ctx, gradient: Tensor):
         pattern = ctx.pattern
         ones = gradient.new_ones(len(gradient), pattern.shape[0], 1)
-        to_columns = pattern.multiply_transposed(gradient, ones).squeeze(-1)
+        to_columns = pattern.multiply(gradient, ones, turned=True).squeeze(-1)
         return SparseMatrix(pattern, gradient).row_sums(), to_columns, None
 
 
@@ -156,6 +190,10 @@ class _RowSoftmax(torch.autograd.Function):
         weighed = shares * gradient
         sums = SparseMatrix(ctx.pattern, weighed).row_sums()
         return weighed - shares * sums.index_select(-1, ctx.pattern.rows), None
+
+
+def _unpacked(values: Tensor, coins: Coins | None) -> Tensor:
+    return values if coins is None else values * coins.factors().to(values)
 
 
 def _product(blocks: _Blocks, values: Tensor, dense: Tensor) -> Tensor:

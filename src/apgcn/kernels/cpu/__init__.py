@@ -1,0 +1,17 @@
+"""Loops compiled by numba for one thread of a processor."""
+
+from apgcn.kernels.cpu.hidden import hidden_layer, hidden_layer_back
+from apgcn.kernels.cpu.listening import combine, combine_back, listen, listen_back, prepare, width
+from apgcn.kernels.cpu.products import multiply
+
+__all__ = [
+    "combine",
+    "combine_back",
+    "hidden_layer",
+    "hidden_layer_back",
+    "listen",
+    "listen_back",
+    "multiply",
+    "prepare",
+    "width",
+]

@@ -1,0 +1,36 @@
+"""How does numba compile here, and what does it get?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from torch.nn import functional
+
+# Sums may be reordered, so that they fill the processor's lanes; NaN and infinity keep their meaning.
+OPTIONS: dict[str, Any] = {"fastmath": {"contract", "reassoc", "nsz", "arcp"}, "error_model": "numpy", "cache": True}
+
+LANES = 8  # floats that a processor handles at once: short rows are filled up with zeros to a multiple of it
+
+ZERO, ONE = np.float32(0), np.float32(1)
+
+
+def arrays_of(*tensors: Tensor) -> list[np.ndarray]:
+    """The same memory, as numpy sees it; what is to be filled must be contiguous already."""
+    return [one.detach().contiguous().numpy() for one in tensors]
+
+
+def rows_of(csr: tuple[Tensor, Tensor]) -> list[np.ndarray]:
+    """Pointers and columns as numbers without a sign, for which no loop has to look whether one is negative."""
+    return [one.numpy().view(f"u{one.element_size()}") for one in csr]
+
+
+def whole_lanes(size: int) -> int:
+    """A size, rounded up to whole lanes."""
+    return -(-size // LANES) * LANES
+
+
+def filled_up(x: Tensor) -> Tensor:
+    """The last axis, filled up with zeros to whole lanes."""
+    return functional.pad(x, (0, whole_lanes(x.shape[-1]) - x.shape[-1]))

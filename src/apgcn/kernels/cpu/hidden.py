@@ -1,0 +1,80 @@
+"""How does a processor compute a hidden layer from sparse features? Row by row, and does all to a row while it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import njit
+from torch import Tensor
+
+from apgcn.kernels.cpu.compiling import OPTIONS, ZERO, arrays_of, rows_of
+from apgcn.kernels.cpu.rows import row_loops
+
+if TYPE_CHECKING:
+    from apgcn.sparse import Pattern
+
+
+def hidden_layer(pattern: Pattern, values: Tensor, weight: Tensor, bias: Tensor, kept: Tensor | None) -> Tensor:
+    """ReLU(X W + b) times `kept` (runs, nodes, channels), which is 1 where None; values (1 or runs, entries)."""
+    hidden = weight.new_empty(len(weight), pattern.shape[0], weight.shape[-1])
+    forward, _ = _kernels(weight.shape[-1])
+    kept = hidden[:0] if kept is None else kept
+    forward(*rows_of(pattern.straight), *arrays_of(values, weight, bias, kept, hidden))
+    return hidden
+
+
+def hidden_layer_back(
+    pattern: Pattern, values: Tensor, hidden: Tensor, factor: float, gradient: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The gradients of W and b; `factor` is what dropout multiplied the values with that it kept."""
+    runs, _, channels = hidden.shape
+    to_weight, to_bias = hidden.new_zeros(runs, pattern.shape[1], channels), hidden.new_zeros(runs, 1, channels)
+    _, backward = _kernels(channels)
+    arrays = arrays_of(values, hidden, gradient, to_weight, to_bias)
+    backward(*rows_of(pattern.straight), *arrays, np.float32(factor), pattern.longest)
+    return to_weight, to_bias
+
+
+@cache
+def _kernels(channels: int) -> tuple[Callable, Callable]:
+    """Forward and backward, for a number of channels that the compiler knows.
+
+    The second fetches and stores a row for every entry; there it pays to look for the dropped ones and leave them out.
+    """
+    gather, scatter, _ = row_loops(channels)
+
+    @njit(**OPTIONS)
+    def forward(pointers, columns, values, weight, bias, kept, hidden):
+        total = np.empty(channels, np.float32)
+        for run in range(hidden.shape[0]):
+            mine, words, start = values[run % values.shape[0]], weight[run], bias[run, 0]
+            for row in range(hidden.shape[1]):
+                gather(mine, columns, pointers[row], pointers[row + 1], words, total)
+                into = hidden[run, row]
+                for i in range(channels):
+                    into[i] = max(total[i] + start[i], ZERO)
+                if len(kept):
+                    factors = kept[run, row]
+                    for i in range(channels):
+                        into[i] *= factors[i]
+
+    @njit(**OPTIONS)
+    def backward(pointers, columns, values, hidden, gradient, to_weight, to_bias, factor, longest):
+        kept, entries, said = np.empty(longest, np.uint32), np.empty(longest, np.float32), np.empty(channels, np.float32)
+        for run in range(hidden.shape[0]):
+            mine, into, start = values[run % values.shape[0]], to_weight[run], to_bias[run, 0]
+            for row in range(hidden.shape[1]):
+                own, given = hidden[run, row], gradient[run, row]
+                for i in range(channels):
+                    said[i] = given[i] * factor if own[i] > ZERO else ZERO
+                    start[i] += said[i]
+                count = np.uint32(0)
+                for entry in range(pointers[row], pointers[row + 1]):
+                    kept[count], entries[count] = columns[entry], mine[entry]
+                    count += np.uint32(mine[entry] != ZERO)
+                scatter(entries, kept, np.uint32(0), count, into, said)
+
+    return forward, backward

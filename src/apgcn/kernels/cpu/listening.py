@@ -1,0 +1,208 @@
+"""How do nodes listen until they halt, and how does the gradient come back? See `kernels.listening` for the equations.
+
+Channels are filled up with zeros to as many floats as a processor handles at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from apgcn.kernels.cpu.compiling import ONE, OPTIONS, ZERO, arrays_of, rows_of
+from apgcn.kernels.cpu.compiling import whole_lanes as width
+from apgcn.kernels.cpu.rows import row_loops
+
+if TYPE_CHECKING:
+    from apgcn.kernels.listening import Matrices
+
+def prepare(matrices: Matrices) -> tuple[Tensor, Tensor]:
+    """What is left of the edges after dropping, (1 or runs, 1 or steps, entries), and the scale of every node.
+
+    A_k = S_k W_k S_k with the diagonal S_k = D_k^-1/2, (1 or runs, 1 or steps, nodes).
+    """
+    weights, coins = matrices.weights, matrices.coins
+    kept = weights.new_ones(1, 1, len(weights)) if coins is None else coins.factors()
+    left = torch.empty_like(kept)
+    scale = kept.new_ones(*kept.shape[:2], matrices.pattern.shape[0])
+    always = torch.zeros_like(weights) if matrices.always is None else matrices.always
+    factor = np.float32(1 if coins is None else coins.factor)
+    rows, given = rows_of(matrices.pattern.straight), arrays_of(weights, always, kept)
+    _drop(*rows, *given, factor, matrices.renormalize, *arrays_of(left, scale))
+    return left, scale
+
+
+@njit(**OPTIONS)
+def _drop(pointers, columns, weights, always, kept, factor, renormalize, left, scale):
+    for run in range(kept.shape[0]):
+        for step in range(kept.shape[1]):
+            coins, into, own = kept[run, step], left[run, step], scale[run, step]
+            for entry in range(len(into)):
+                into[entry] = max(coins[entry], always[entry] * factor) * weights[entry]
+            if renormalize:
+                for node in range(len(own)):
+                    total = ZERO
+                    for entry in range(pointers[node], pointers[node + 1]):
+                        total += into[entry]
+                    own[node] = ONE / np.sqrt(total)
+
+
+def listen(matrices: Matrices, prepared: tuple[Tensor, Tensor], z: Tensor, unit: Tensor, asked: Tensor) -> None:
+    """Fill z^1, ..., z^T and what the halting unit says of them.
+
+    Shapes
+    ------
+    z : (runs, T + 1, nodes, width), z^0 given
+    unit : (runs, width), Q
+    asked : (runs, T, nodes)
+    """
+    kernel, _ = _steps(z.shape[-1])
+    factors = np.float32(matrices.decay), np.float32(matrices.home)
+    kernel(*rows_of(matrices.pattern.straight), *arrays_of(*prepared), *factors, *arrays_of(z, unit, asked))
+
+
+def listen_back(matrices: Matrices, prepared: tuple[Tensor, Tensor], to_z: Tensor) -> None:
+    """Bring the gradients of z^1, ..., z^T home to z^0, in place; shape as z."""
+    _, kernel = _steps(to_z.shape[-1])
+    factors = np.float32(matrices.decay), np.float32(matrices.home)
+    kernel(*rows_of(matrices.pattern.straight), *arrays_of(*prepared), *factors, *arrays_of(to_z))
+
+
+@cache
+def _steps(width: int) -> tuple[Callable, Callable]:
+    gather, scatter, blend = row_loops(width)
+
+    @njit(**OPTIONS)
+    def forward(pointers, columns, left, scale, decay, home, z, unit, asked):
+        runs, steps, nodes = asked.shape
+        total, said = np.empty(width, np.float32), np.empty((nodes, width), np.float32)
+        for run in range(runs):
+            states, own = z[run], unit[run]
+            for k in range(steps):
+                weights, sizes = left[run % len(left), k % left.shape[1]], scale[run % len(scale), k % scale.shape[1]]
+                before, after, start, answers = states[k], states[k + 1], states[0], asked[run, k]
+                for node in range(nodes):
+                    blend(sizes[node], before[node], ZERO, before[node], said[node])
+                for node in range(nodes):
+                    gather(weights, columns, pointers[node], pointers[node + 1], said, total)
+                    blend(decay * sizes[node], total, home, start[node], after[node])
+                    answer, new = ZERO, after[node]
+                    for c in range(width):
+                        answer += new[c] * own[c]
+                    answers[node] = answer
+
+    @njit(**OPTIONS)
+    def backward(pointers, columns, left, scale, decay, home, to_z):
+        runs, steps, nodes = to_z.shape[0], to_z.shape[1] - 1, to_z.shape[2]
+        given, heard = np.empty(width, np.float32), np.zeros((nodes, width), np.float32)
+        for run in range(runs):
+            for k in range(steps - 1, -1, -1):
+                weights, sizes = left[run % len(left), k % left.shape[1]], scale[run % len(scale), k % scale.shape[1]]
+                below, above, start = to_z[run, k], to_z[run, k + 1], to_z[run, 0]
+                for node in range(nodes):
+                    own, any_given = above[node], ZERO
+                    for c in range(width):
+                        any_given += abs(own[c])
+                    if any_given == ZERO:
+                        continue
+                    blend(decay * sizes[node], own, ZERO, own, given)
+                    scatter(weights, columns, pointers[node], pointers[node + 1], heard, given)
+                for node in range(nodes):
+                    blend(sizes[node], heard[node], ONE, below[node], below[node])
+                heard[:] = ZERO
+                if home != ZERO:
+                    for node in range(nodes):
+                        blend(home, above[node], ONE, start[node], start[node])
+
+    return forward, backward
+
+
+def combine(z: Tensor, h: Tensor, updates: Tensor | None, budget: float, found: tuple[Tensor, Tensor, Tensor]) -> None:
+    """Fill the output (runs, nodes, channels), the steps and the remainder (runs, nodes)."""
+    _combine(*arrays_of(z, h, _or_ones(updates, h)), np.float32(budget), *arrays_of(*found))
+
+
+@njit(**OPTIONS)
+def _combine(z, h, updates, budget, output, taken, remainder):
+    runs, steps, nodes = h.shape
+    channels = output.shape[2]
+    fixed = updates.shape[1] == 1
+    for run in range(runs):
+        states, own, factors = z[run], h[run], updates[run % len(updates)]
+        for node in range(nodes):
+            last, filled = steps, ZERO
+            for k in range(steps - 1):
+                filled += own[k, node]
+                if filled >= budget:
+                    last = k + 1
+                    break
+            taken[run, node] = last
+            into, p = output[run, node], ZERO
+            for c in range(channels):
+                into[c] = ZERO
+            for k in range(last):
+                p = p + own[k, node] if k < last - 1 else ONE - p
+                share = factors[0 if fixed else k, node] / np.float32(last)
+                new, after, before = p * share, states[k + 1, node], states[k, node]
+                old = share - new
+                for c in range(channels):
+                    into[c] += new * after[c] + old * before[c]
+            remainder[run, node] = p
+
+
+def combine_back(
+    z: Tensor, h: Tensor, updates: Tensor | None, unit: Tensor, taken: Tensor, gradients: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """The gradients of z, but for what flows from step to step, and of what the halting unit said.
+
+    `gradients` are those of output and remainder.
+    """
+    to_z, to_asked = torch.zeros_like(z), torch.zeros_like(h)
+    _combine_back(*arrays_of(z, h, _or_ones(updates, h), unit, taken, *gradients, to_z, to_asked))
+    return to_z, to_asked
+
+
+@njit(**OPTIONS)
+def _combine_back(z, h, updates, unit, taken, to_output, to_remainder, to_z, to_asked):
+    runs, steps, nodes = h.shape
+    channels = to_output.shape[2]
+    fixed = updates.shape[1] == 1
+    to_p = np.empty(steps, np.float32)
+    for run in range(runs):
+        states, own, factors, into = z[run], h[run], updates[run % len(updates)], to_z[run]
+        for node in range(nodes):
+            given, of_remainder = to_output[run, node], to_remainder[run, node]
+            any_given = abs(of_remainder)
+            for c in range(channels):
+                any_given += abs(given[c])
+            if any_given == ZERO:  # most nodes are not in the training set
+                continue
+            last, p = taken[run, node], ZERO
+            for k in range(last):
+                p = p + own[k, node] if k < last - 1 else ONE - p
+                share = factors[0 if fixed else k, node] / np.float32(last)
+                new, after, before, gained = p * share, states[k + 1, node], states[k, node], ZERO
+                old, to_after, to_before = share - new, into[k + 1, node], into[k, node]
+                for c in range(channels):
+                    to_after[c] += new * given[c]
+                    to_before[c] += old * given[c]
+                    gained += given[c] * (after[c] - before[c])
+                to_p[k] = gained * share
+            through = -(to_p[last - 1] + of_remainder)  # R falls as any h before it grows
+            for k in range(last - 2, -1, -1):
+                through += to_p[k]  # p^k and all p after it grow with h^k
+                to_answer = through * own[k, node] * (ONE - own[k, node])
+                to_asked[run, k, node] = to_answer
+                to_after = into[k + 1, node]
+                for c in range(channels):
+                    to_after[c] += to_answer * unit[run, c]
+
+
+def _or_ones(updates: Tensor | None, h: Tensor) -> Tensor:
+    return h.new_ones(1, 1, h.shape[-1]) if updates is None else updates
+

@@ -1,0 +1,42 @@
+"""How is a hidden layer computed in one pass over sparse features, forward and backward?
+
+    h = ReLU(X W + b), dropout before and after
+
+`tests/test_kernels.py` compares both directions with the plain path.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from apgcn.noise import Coins
+
+if TYPE_CHECKING:
+    from apgcn.sparse import Pattern
+
+
+class HiddenLayer(torch.autograd.Function):
+    """h (runs, nodes, channels) from W (runs, features, channels) and b (runs, 1, channels).
+
+    `values` (1 or runs, entries) are the features' after dropout, and get no gradient; `coins` (nodes, channels) say
+    what is dropped of h, None nothing.
+    """
+
+    @staticmethod
+    def forward(
+        ctx, weight: Tensor, bias: Tensor, pattern: Pattern, values: Tensor, coins: Coins | None, kernels: ModuleType
+    ) -> Tensor:
+        hidden = kernels.hidden_layer(pattern, values, weight, bias, None if coins is None else coins.factors())
+        ctx.save_for_backward(values, hidden)
+        ctx.pattern, ctx.kernels, ctx.factor = pattern, kernels, 1.0 if coins is None else coins.factor
+        return hidden
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        values, hidden = ctx.saved_tensors
+        to_weights = ctx.kernels.hidden_layer_back(ctx.pattern, values, hidden, ctx.factor, gradient)
+        return *to_weights, *[None] * 4

@@ -1,0 +1,95 @@
+"""How do nodes listen until they halt, forward and backward, in a few large steps instead of many small ones?
+
+    z^k = decay A_k z^(k-1) + home z^0,    h^k = sigmoid(z^k Q + q),    then K, R and the output as in `halting`
+
+with A_k = D_k^-1/2 W_k D_k^-1/2 of the edges that are left at step k. The loops are in `kernels.cpu` and `kernels.gpu`;
+`tests/test_kernels.py` compares both directions with the plain path.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from apgcn.noise import Coins
+
+if TYPE_CHECKING:
+    from apgcn.sparse import Pattern
+
+
+class Matrices(NamedTuple):
+    """A_1, ..., A_T, not yet computed, and what a step does with them.
+
+    Attributes
+    ----------
+    pattern : Pattern
+    weights : Tensor of shape (entries,)
+        The whole graph's.
+    always : Tensor of shape (entries,) or None
+        1 where an entry is never dropped.
+    coins : Coins of shape (runs, steps, entries) or None
+        What is dropped.
+    renormalize : bool
+        Whether D_k are the row sums of what is left, or 1.
+    decay, home : float
+    """
+
+    pattern: Pattern
+    weights: Tensor
+    always: Tensor | None
+    coins: Coins | None
+    renormalize: bool
+    decay: float
+    home: float
+
+
+class Listening(torch.autograd.Function):
+    """Output, steps and remainder from seeds (runs, nodes, channels), Q (runs, channels, 1) and q (runs, 1, 1).
+
+    `updates` (runs, steps, nodes) multiplies each node's update at each step; None is 1.
+    """
+
+    @staticmethod
+    def forward(
+        ctx,
+        seeds: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        updates: Tensor | None,
+        matrices: Matrices,
+        steps: int,
+        epsilon: float,
+        kernels: ModuleType,
+    ):
+        runs, nodes, channels = seeds.shape
+        width = kernels.width(channels)
+        z = seeds.new_empty(runs, steps + 1, nodes, width)
+        z[:, 0, :, :channels] = seeds
+        z[:, 0, :, channels:] = 0
+        unit = weight.new_zeros(runs, width)
+        unit[:, :channels] = weight.squeeze(-1)
+        prepared = kernels.prepare(matrices)
+        h = seeds.new_empty(runs, steps, nodes)
+        kernels.listen(matrices, prepared, z, unit, h)
+        h = h.add_(bias).sigmoid_()
+        taken = torch.empty(runs, nodes, dtype=torch.int64, device=seeds.device)
+        found = seeds.new_empty(runs, nodes, channels), taken, seeds.new_empty(runs, nodes)
+        kernels.combine(z, h, updates, 1 - epsilon, found)
+        ctx.save_for_backward(z, h, updates, unit, taken, *prepared)
+        ctx.matrices, ctx.kernels = matrices, kernels
+        ctx.mark_non_differentiable(taken)
+        return found
+
+    @staticmethod
+    def backward(ctx, to_output: Tensor, _: Tensor, to_remainder: Tensor):
+        z, h, updates, unit, taken, *prepared = ctx.saved_tensors
+        channels = to_output.shape[-1]
+        gradients = to_output.contiguous(), to_remainder.contiguous()
+        to_z, to_asked = ctx.kernels.combine_back(z, h, updates, unit, taken, gradients)
+        said = to_asked.flatten(1)[:, None]  # (runs, 1, steps * nodes)
+        to_weight = (said @ z[:, 1:].flatten(1, 2)).transpose(1, 2)[:, :channels]
+        ctx.kernels.listen_back(ctx.matrices, tuple(prepared), to_z)
+        return to_z[:, 0, :, :channels], to_weight, said.sum(-1, keepdim=True), *[None] * 5
