@@ -112,15 +112,16 @@ class TwoLayers(nn.Module):
 
     def forward(self, x: Tensor | SparseMatrix, noise: Noise | None = None) -> Tensor:
         kernels = kernels_for(self.first.weight)
-        if isinstance(x, SparseMatrix) and hasattr(kernels, "hidden_layer"):
+        if isinstance(x, SparseMatrix) and kernels:
             return self.second(self._hidden(x, noise, kernels))
         h = self.first(dropout(x, self.rate, noise)).relu()
         return self.second(dropout(h, self.rate, noise))
 
-    def _hidden(self, x: SparseMatrix, noise: Noise | None, kernels: ModuleType | None) -> Tensor:
+    def _hidden(self, x: SparseMatrix, noise: Noise | None, kernels: ModuleType) -> Tensor:
         """The hidden layer after dropout, in a written-out loop."""
         weight, bias = self.first.weight, self.first.bias
-        values = dropout(x, self.rate, noise).dropped.view(-1, x.pattern.entries)
-        drops = noise is not None and self.rate > 0
-        coins = noise.toss(x.pattern.shape[0], bias.shape[-1], rate=self.rate) if noise and drops else None
-        return HiddenLayer.apply(weight, bias, x.pattern, values, coins, kernels)
+        x = dropout(x, self.rate, noise)
+        tosses = noise is not None and self.rate > 0
+        coins = noise.toss(x.pattern.shape[0], bias.shape[-1], rate=self.rate) if noise and tosses else None
+        values = x.values.view(-1, x.pattern.entries)
+        return HiddenLayer.apply(weight, bias, x.pattern, values, x.coins, coins, kernels)

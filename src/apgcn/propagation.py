@@ -153,7 +153,7 @@ class AdaptivePropagation(nn.Module):
         matrices = self.operator.matrices(adjacency, steps=self.max_steps, noise=noise)  # type: ignore[attr-defined]
         updates = None
         if noise is not None and self.update_dropout > 0:
-            updates = noise.keep(self.max_steps, seeds.shape[1], rate=self.update_dropout)
+            updates = noise.keep(self.max_steps, seeds.shape[1], rate=self.update_dropout).contiguous()
         unit = self.halting_unit
         return Propagated(
             *Listening.apply(

@@ -45,6 +45,8 @@ class Pattern:
         The transposed matrix' values, as positions in ours.
     longest : int
         The most entries of a row.
+    schedule, turned_schedule : Tensor
+        The rows of both, those with most entries first.
     """
 
     def __init__(self, matrix: sparse.csr_matrix, *, device: torch.device | str = "cpu"):
@@ -63,6 +65,10 @@ class Pattern:
         size = torch.int32 if max(matrix.nnz, *matrix.shape) < 2**31 else torch.int64
         self.straight = Csr(on_device(matrix.indptr).to(size), self.columns.to(size))
         self.turned = Csr(on_device(turned.indptr).to(size), on_device(turned.indices).to(size))
+        self.schedule, self.turned_schedule = (
+            torch.argsort(csr.pointers.diff(), descending=True, stable=True).to(size)
+            for csr in (self.straight, self.turned)
+        )
         self._blocks = _Blocks(*self.straight, matrix.shape)
         self._turned_blocks = _Blocks(*self.turned, turned.shape)
 

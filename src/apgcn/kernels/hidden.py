@@ -22,21 +22,33 @@ if TYPE_CHECKING:
 class HiddenLayer(torch.autograd.Function):
     """h (runs, nodes, channels) from W (runs, features, channels) and b (runs, 1, channels).
 
-    `values` (1 or runs, entries) are the features' after dropout, and get no gradient; `coins` (nodes, channels) say
-    what is dropped of h, None nothing.
+    `values` (1 or runs, entries) are the features', which get no gradient; `feature_coins` (entries) say what is dropped
+    of them, `coins` (nodes, channels) what of h, None nothing.
     """
 
     @staticmethod
     def forward(
-        ctx, weight: Tensor, bias: Tensor, pattern: Pattern, values: Tensor, coins: Coins | None, kernels: ModuleType
+        ctx,
+        weight: Tensor,
+        bias: Tensor,
+        pattern: Pattern,
+        values: Tensor,
+        feature_coins: Coins | None,
+        coins: Coins | None,
+        kernels: ModuleType,
     ) -> Tensor:
-        hidden = kernels.hidden_layer(pattern, values, weight, bias, None if coins is None else coins.factors())
+        if feature_coins is not None and not kernels.PACKED:
+            values, feature_coins = values * feature_coins.factors(), None
+        hidden = kernels.hidden_layer(pattern, values, feature_coins, weight, bias, coins)
         ctx.save_for_backward(values, hidden)
-        ctx.pattern, ctx.kernels, ctx.factor = pattern, kernels, 1.0 if coins is None else coins.factor
+        ctx.pattern, ctx.kernels, ctx.feature_coins = pattern, kernels, feature_coins
+        ctx.factor = 1.0 if coins is None else coins.factor
         return hidden
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
         values, hidden = ctx.saved_tensors
-        to_weights = ctx.kernels.hidden_layer_back(ctx.pattern, values, hidden, ctx.factor, gradient)
-        return *to_weights, *[None] * 4
+        to_weights = ctx.kernels.hidden_layer_back(
+            ctx.pattern, values, ctx.feature_coins, hidden, ctx.factor, gradient
+        )
+        return *to_weights, *[None] * 5

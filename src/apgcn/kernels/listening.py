@@ -89,7 +89,10 @@ class Listening(torch.autograd.Function):
         channels = to_output.shape[-1]
         gradients = to_output.contiguous(), to_remainder.contiguous()
         to_z, to_asked = ctx.kernels.combine_back(z, h, updates, unit, taken, gradients)
-        said = to_asked.flatten(1)[:, None]  # (runs, 1, steps * nodes)
-        to_weight = (said @ z[:, 1:].flatten(1, 2)).transpose(1, 2)[:, :channels]
+        to_weight = to_bias = None
+        if ctx.needs_input_grad[1]:  # the halting unit learns on some epochs only
+            said = to_asked.flatten(1)[:, None]  # (runs, 1, steps * nodes)
+            to_weight = (said @ z[:, 1:].flatten(1, 2)).transpose(1, 2)[:, :channels]
+            to_bias = said.sum(-1, keepdim=True)
         ctx.kernels.listen_back(ctx.matrices, tuple(prepared), to_z)
-        return to_z[:, 0, :, :channels], to_weight, said.sum(-1, keepdim=True), *[None] * 5
+        return to_z[:, 0, :, :channels], to_weight, to_bias, *[None] * 5

@@ -4,7 +4,10 @@ from apgcn.kernels.cpu.hidden import hidden_layer, hidden_layer_back
 from apgcn.kernels.cpu.listening import combine, combine_back, listen, listen_back, prepare, width
 from apgcn.kernels.cpu.products import multiply
 
+PACKED = False  # these loops want coins unpacked, once for both directions
+
 __all__ = [
+    "PACKED",
     "combine",
     "combine_back",
     "hidden_layer",

@@ -12,22 +12,25 @@ from torch import Tensor
 
 from apgcn.kernels.cpu.compiling import OPTIONS, ZERO, arrays_of, rows_of
 from apgcn.kernels.cpu.rows import row_loops
+from apgcn.noise import Coins
 
 if TYPE_CHECKING:
     from apgcn.sparse import Pattern
 
 
-def hidden_layer(pattern: Pattern, values: Tensor, weight: Tensor, bias: Tensor, kept: Tensor | None) -> Tensor:
-    """ReLU(X W + b) times `kept` (runs, nodes, channels), which is 1 where None; values (1 or runs, entries)."""
+def hidden_layer(
+    pattern: Pattern, values: Tensor, feature_coins: None, weight: Tensor, bias: Tensor, coins: Coins | None
+) -> Tensor:
+    """ReLU(X W + b) after dropout by `coins`; values (1 or runs, entries) are those after dropout."""
     hidden = weight.new_empty(len(weight), pattern.shape[0], weight.shape[-1])
     forward, _ = _kernels(weight.shape[-1])
-    kept = hidden[:0] if kept is None else kept
+    kept = hidden[:0] if coins is None else coins.factors()
     forward(*rows_of(pattern.straight), *arrays_of(values, weight, bias, kept, hidden))
     return hidden
 
 
 def hidden_layer_back(
-    pattern: Pattern, values: Tensor, hidden: Tensor, factor: float, gradient: Tensor
+    pattern: Pattern, values: Tensor, feature_coins: None, hidden: Tensor, factor: float, gradient: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The gradients of W and b; `factor` is what dropout multiplied the values with that it kept."""
     runs, _, channels = hidden.shape

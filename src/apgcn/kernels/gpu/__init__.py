@@ -1,0 +1,20 @@
+"""Loops compiled by Triton for a GPU."""
+
+from apgcn.kernels.gpu.hidden import hidden_layer, hidden_layer_back
+from apgcn.kernels.gpu.listening import combine, combine_back, listen, listen_back, prepare, width
+from apgcn.kernels.gpu.products import multiply
+
+PACKED = True  # these loops read coins as they were drawn
+
+__all__ = [
+    "PACKED",
+    "combine",
+    "combine_back",
+    "hidden_layer",
+    "hidden_layer_back",
+    "listen",
+    "listen_back",
+    "multiply",
+    "prepare",
+    "width",
+]

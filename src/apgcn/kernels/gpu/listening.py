@@ -1,0 +1,260 @@
+"""How do nodes listen until they halt on a GPU? A launch for each step; see `kernels.listening` for the equations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from apgcn.kernels.gpu.entries import Tossed, block_sizes, entry_weights, rows_of
+
+if TYPE_CHECKING:
+    from apgcn.kernels.listening import Matrices
+
+NODES = 64  # that a program combines at a time
+
+
+def width(channels: int) -> int:
+    """How many floats a node's state takes."""
+    return channels
+
+
+def prepare(matrices: Matrices) -> tuple[Tensor]:
+    """The scale of every node, D_k^-1/2 or 1, of shape (1 or runs, 1 or steps, nodes)."""
+    coins, nodes = Tossed.of(matrices.coins, matrices.weights), matrices.pattern.shape[0]
+    runs, steps = (1, 1) if matrices.coins is None else (len(matrices.coins.words), matrices.coins.shape[0])
+    if not matrices.renormalize:
+        return (matrices.weights.new_ones(1, 1, nodes),)
+    scale = matrices.weights.new_empty(runs, steps, nodes)
+    _scales[(triton.cdiv(nodes, 32), steps, runs)](
+        *rows_of(matrices.pattern), *_given(matrices), scale, nodes, matrices.pattern.entries, coins.words,
+        coins.per_run, coins.dropped, coins.factor,
+        KIND=coins.kind, LOOPS=matrices.always is not None, ROWS=32, ENTRIES=8, num_warps=2,
+    )  # fmt: skip
+    return (scale,)
+
+
+def listen(matrices: Matrices, prepared: tuple[Tensor], z: Tensor, unit: Tensor, asked: Tensor) -> None:
+    """Fill z^1, ..., z^T and what the halting unit says of them; shapes as in `kernels.cpu.listening`."""
+    for k in range(asked.shape[1]):
+        _step(matrices, prepared[0], z, k, unit, asked, turned=False)
+
+
+def listen_back(matrices: Matrices, prepared: tuple[Tensor], to_z: Tensor) -> None:
+    """Bring the gradients of z^1, ..., z^T home to z^0, in place; shape as z."""
+    for k in reversed(range(to_z.shape[1] - 1)):
+        _step(matrices, prepared[0], to_z, k, to_z, to_z, turned=True)
+    if matrices.home:
+        to_z[:, 0].add_(to_z[:, 1:].sum(1), alpha=matrices.home)
+
+
+def _step(
+    matrices: Matrices, scale: Tensor, z: Tensor, k: int, unit: Tensor, asked: Tensor, *, turned: bool
+) -> None:
+    """Step k: forward from z[:, k] to z[:, k + 1], or turned, adding to z[:, k] what comes from z[:, k + 1]."""
+    runs, states, nodes, channels = z.shape
+    coins, sizes = Tossed.of(matrices.coins, matrices.weights), block_sizes(channels)
+    _listen[(triton.cdiv(nodes, sizes["ROWS"]), runs)](
+        *rows_of(matrices.pattern, turned=turned), *_given(matrices),
+        scale[:, k % scale.shape[1]], 0 if len(scale) == 1 else scale.stride(0),
+        z[:, 0], z[:, k], z[:, k + 1], states, unit, asked if turned else asked[:, k],
+        nodes, channels, k * matrices.pattern.entries, matrices.decay, matrices.home,
+        coins.words, coins.per_run, coins.dropped, coins.factor,
+        TURNED=turned, KIND=coins.kind, LOOPS=matrices.always is not None, **sizes,
+    )  # fmt: skip
+
+
+def _given(matrices: Matrices) -> tuple[Tensor, Tensor]:
+    return matrices.weights, matrices.weights if matrices.always is None else matrices.always
+
+
+@triton.jit
+def _scales(
+    pointers, columns, schedule, order, weights, always, scale, nodes, entries, words, words_per_run, dropped, factor,
+    KIND: tl.constexpr, LOOPS: tl.constexpr, ROWS: tl.constexpr, ENTRIES: tl.constexpr,
+):  # fmt: skip
+    step, run = tl.program_id(1), tl.program_id(2)
+    number = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    node = tl.load(schedule + number, mask=number < nodes, other=0)
+    first = tl.load(pointers + node, mask=number < nodes, other=0)
+    last = tl.load(pointers + node + 1, mask=number < nodes, other=0)
+    total = tl.zeros((ROWS,), tl.float32)
+    for at in range(0, tl.max(last - first), ENTRIES):
+        entry = first[:, None] + at + tl.arange(0, ENTRIES)[None, :]
+        _, value, _ = entry_weights(
+            entry, entry < last[:, None], columns, order, weights, always, words, words_per_run, dropped, factor, run,
+            step * entries, False, KIND, LOOPS,
+        )  # fmt: skip
+        total += tl.sum(value, axis=1)
+    place = (run.to(tl.int64) * tl.num_programs(1) + step) * nodes + node
+    tl.store(scale + place, 1.0 / tl.sqrt(tl.where(number < nodes, total, 1.0)), mask=number < nodes)
+
+
+@triton.jit
+def _listen(
+    pointers, columns, schedule, order, weights, always, scale, scale_per_run, start, lower, upper, states, unit, asked,
+    nodes, channels, coin_start, decay, home, words, words_per_run, dropped, factor,
+    TURNED: tl.constexpr, KIND: tl.constexpr, LOOPS: tl.constexpr,
+    ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
+    run = tl.program_id(1)
+    number = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    node = tl.load(schedule + number, mask=number < nodes, other=0)
+    first = tl.load(pointers + node, mask=number < nodes, other=0)
+    last = tl.load(pointers + node + 1, mask=number < nodes, other=0)
+    scale += run.to(tl.int64) * scale_per_run
+    size = tl.load(scale + node, mask=number < nodes, other=0.0) * decay
+    mine = run.to(tl.int64) * states * nodes * channels
+    start += mine
+    lower += mine
+    upper += mine
+    heard = upper if TURNED else lower
+    for begin in range(0, channels, CHANNELS):
+        channel = begin + tl.arange(0, CHANNELS)
+        wide = channel < channels
+        total = tl.zeros((ROWS, CHANNELS), tl.float32)
+        for at in range(0, tl.max(last - first), ENTRIES):
+            entry = first[:, None] + at + tl.arange(0, ENTRIES)[None, :]
+            column, value, left = entry_weights(
+                entry, entry < last[:, None], columns, order, weights, always, words, words_per_run, dropped, factor,
+                run, coin_start, TURNED, KIND, LOOPS,
+            )  # fmt: skip
+            value *= tl.load(scale + column, mask=left, other=0.0)
+            place = column[:, :, None] * channels + channel[None, None, :]
+            said = tl.load(heard + place, mask=left[:, :, None] & wide[None, None, :], other=0.0)
+            total += tl.sum(value[:, :, None] * said, axis=1)
+        there = (number < nodes)[:, None] & wide[None, :]
+        place = node[:, None] * channels + channel[None, :]
+        new = size[:, None] * total
+        if TURNED:
+            tl.store(lower + place, tl.load(lower + place, mask=there, other=0.0) + new, mask=there)
+        else:
+            new += home * tl.load(start + place, mask=there, other=0.0)
+            tl.store(upper + place, new, mask=there)
+            answer = tl.sum(new * tl.load(unit + run * channels + channel, mask=wide, other=0.0)[None, :], axis=1)
+            into = asked + run.to(tl.int64) * (states - 1) * nodes + node
+            if begin > 0:
+                answer += tl.load(into, mask=number < nodes, other=0.0)
+            tl.store(into, answer, mask=number < nodes)
+
+
+def combine(z: Tensor, h: Tensor, updates: Tensor | None, budget: float, found: tuple[Tensor, Tensor, Tensor]) -> None:
+    """Fill the output (runs, nodes, channels), the steps and the remainder (runs, nodes)."""
+    runs, _, nodes, channels = z.shape
+    _combine[(triton.cdiv(nodes, NODES), runs)](
+        z, h, h if updates is None else updates, budget, *found, nodes, channels, h.shape[1],
+        DROPS=updates is not None, NODES=NODES, CHANNELS=triton.next_power_of_2(channels),
+    )  # fmt: skip
+
+
+@triton.jit
+def _combine(
+    z, h, updates, budget, output, taken, remainder, nodes, channels, steps,
+    DROPS: tl.constexpr, NODES: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
+    run = tl.program_id(1).to(tl.int64)
+    node = tl.program_id(0) * NODES + tl.arange(0, NODES)
+    there = node < nodes
+    h += run * steps * nodes
+    updates += run * steps * nodes
+    z += run * (steps + 1) * nodes * channels
+    last = tl.full((NODES,), 1, tl.int32)
+    filled = tl.zeros((NODES,), tl.float32)
+    for k in range(0, steps - 1):
+        filled += tl.load(h + k * nodes + node, mask=there, other=1.0)
+        last += (filled < budget).to(tl.int32)
+    channel = tl.arange(0, CHANNELS)
+    both = there[:, None] & (channel < channels)[None, :]
+    place = node[:, None] * channels + channel[None, :]
+    here = z
+    before = tl.load(here + place, mask=both, other=0.0)
+    total = tl.zeros((NODES, CHANNELS), tl.float32)
+    p = tl.zeros((NODES,), tl.float32)
+    rest = tl.zeros((NODES,), tl.float32)
+    for k in range(0, steps):
+        at_last = k == last - 1
+        p = tl.where(at_last, 1.0 - p, p + tl.load(h + k * nodes + node, mask=there, other=0.0))
+        rest = tl.where(at_last, p, rest)
+        share = tl.where(k < last, 1.0 / last.to(tl.float32), 0.0)
+        if DROPS:
+            share *= tl.load(updates + k * nodes + node, mask=there, other=0.0)
+        here += nodes * channels
+        after = tl.load(here + place, mask=both, other=0.0)
+        new = p * share
+        total += new[:, None] * after + (share - new)[:, None] * before
+        before = after
+    tl.store(output + run * nodes * channels + place, total, mask=both)
+    tl.store(taken + run * nodes + node, last.to(tl.int64), mask=there)
+    tl.store(remainder + run * nodes + node, rest, mask=there)
+
+
+def combine_back(
+    z: Tensor, h: Tensor, updates: Tensor | None, unit: Tensor, taken: Tensor, gradients: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """The gradients of z, but for what flows from step to step, and of what the halting unit said."""
+    runs, _, nodes, channels = z.shape
+    to_z, to_asked = torch.empty_like(z), torch.empty_like(h)
+    _combine_back[(triton.cdiv(nodes, NODES), runs)](
+        z, h, h if updates is None else updates, unit, taken, *gradients, to_z, to_asked, nodes, channels, h.shape[1],
+        DROPS=updates is not None, NODES=NODES, CHANNELS=triton.next_power_of_2(channels),
+    )  # fmt: skip
+    return to_z, to_asked
+
+
+@triton.jit
+def _combine_back(
+    z, h, updates, unit, taken, to_output, to_remainder, to_z, to_asked, nodes, channels, steps,
+    DROPS: tl.constexpr, NODES: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
+    run = tl.program_id(1).to(tl.int64)
+    node = tl.program_id(0) * NODES + tl.arange(0, NODES)
+    there = node < nodes
+    h += run * steps * nodes
+    to_asked += run * steps * nodes
+    updates += run * steps * nodes
+    z += run * (steps + 1) * nodes * channels
+    to_z += run * (steps + 1) * nodes * channels
+    channel = tl.arange(0, CHANNELS)
+    wide = channel < channels
+    both = there[:, None] & wide[None, :]
+    place = node[:, None] * channels + channel[None, :]
+    given = tl.load(to_output + run * nodes * channels + place, mask=both, other=0.0)
+    own = tl.load(unit + run * channels + channel, mask=wide, other=0.0)
+    last = tl.load(taken + run * nodes + node, mask=there, other=1).to(tl.int32)
+    through = -tl.load(to_remainder + run * nodes + node, mask=there, other=0.0)  # R falls as any h before it grows
+    here = z
+    before = tl.load(here + place, mask=both, other=0.0)
+    for k in range(0, steps):  # all that p^1, ..., p^K bring; each falls away when its step is passed
+        share = tl.where(k < last, 1.0 / last.to(tl.float32), 0.0)
+        if DROPS:
+            share *= tl.load(updates + k * nodes + node, mask=there, other=0.0)
+        here += nodes * channels
+        after = tl.load(here + place, mask=both, other=0.0)
+        gained = share * tl.sum(given * (after - before), axis=1)
+        through += tl.where(k == last - 1, -gained, gained)
+        before = after
+    here = z
+    before = tl.load(here + place, mask=both, other=0.0)
+    p = tl.zeros((NODES,), tl.float32)
+    arrived = tl.zeros((NODES, CHANNELS), tl.float32)  # what z^k gets as the new value of step k
+    for k in range(0, steps):
+        at_last = k == last - 1
+        mine = tl.load(h + k * nodes + node, mask=there, other=0.0)
+        p = tl.where(at_last, 1.0 - p, p + mine)
+        share = tl.where(k < last, 1.0 / last.to(tl.float32), 0.0)
+        if DROPS:
+            share *= tl.load(updates + k * nodes + node, mask=there, other=0.0)
+        new = p * share
+        to_answer = tl.where(k < last - 1, through * mine * (1.0 - mine), 0.0)
+        tl.store(to_asked + k * nodes + node, to_answer, mask=there)
+        here += nodes * channels
+        after = tl.load(here + place, mask=both, other=0.0)
+        through -= share * tl.sum(given * (after - before), axis=1)
+        tl.store(to_z + place, arrived + (share - new)[:, None] * given, mask=both)
+        to_z += nodes * channels
+        arrived = new[:, None] * given + to_answer[:, None] * own[None, :]
+        before = after
+    tl.store(to_z + place, arrived, mask=both)

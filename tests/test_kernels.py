@@ -1,0 +1,128 @@
+"""Written-out loops give what PyTorch's own calls give, forward and backward: numba's, and Triton's in its interpreter."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from apgcn import kernels
+from apgcn.kernels import plainly
+from apgcn.layers import TwoLayers, dropout
+from apgcn.noise import Noise
+from apgcn.operators import NormalizedAdjacency, PageRank
+from apgcn.propagation import AdaptivePropagation
+from apgcn.sparse import Pattern, SparseMatrix
+from apgcn.tensors import Adjacency
+
+OPERATORS = {
+    "half dropped": NormalizedAdjacency(0.5),
+    "some dropped": NormalizedAdjacency(0.3),
+    "none dropped": NormalizedAdjacency(0.0),
+    "teleport": PageRank(teleport=0.2, edge_dropout=0.5),
+    "as PPNP drops": PageRank(teleport=0.1, edge_dropout=0.4, renormalize=False),
+}
+
+
+@pytest.fixture(params=["cpu", "gpu"])
+def loops(request, monkeypatch):
+    """The one or the other, whatever the device of the tensors."""
+    pytest.importorskip({"cpu": "numba", "gpu": "triton"}[request.param])
+    if request.param == "gpu" and torch.cuda.is_available():
+        pytest.skip("Triton compiles here; tests/test_cuda.py runs its loops")
+    module = __import__(f"apgcn.kernels.{request.param}", fromlist=["multiply"])
+    monkeypatch.setattr(kernels, "_installed", lambda device: module)
+    return request.param
+
+
+def random_graph(seed: int, nodes: int = 23) -> sparse.csr_matrix:
+    """Directed, weighted, with hubs, loops, and nodes that hear nobody."""
+    rng = np.random.default_rng(seed)
+    matrix = sparse.random(nodes, nodes, density=0.15, random_state=rng, format="lil")
+    matrix[0], matrix[:, 1] = rng.random(nodes), rng.random((nodes, 1))
+    matrix[5], matrix[:, 5], matrix[7, 7] = 0, 0, 2.0
+    return matrix.tocsr().astype(np.float32)
+
+
+def of_both(compute):
+    """What `compute` gives in a written-out loop and plainly: tensors, then the gradients of their sum of squares."""
+    answers = []
+    for plain in (False, True):
+        with plainly() if plain else torch.enable_grad():
+            outputs, inputs = compute()
+            loss = sum((one.double() * torch.linspace(-1, 1, one.numel()).view_as(one)).sum() for one in outputs)
+            answers.append([*outputs, *torch.autograd.grad(loss, inputs)])
+    return zip(*answers, strict=True)
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+@pytest.mark.parametrize("channels", [1, 3, 10])
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
+def test_listening_until_halting(loops, operator, channels, runs):
+    adjacency = Adjacency(random_graph(channels), device="cpu", dtype=torch.float32)
+    for updates in (0.0, 0.5):
+        for training in (True, False):
+            check_listening(adjacency, operator, channels, runs, updates=updates, training=training)
+
+
+def check_listening(adjacency, operator, channels, runs, *, updates, training):
+    seeds = (3 * torch.randn(runs, adjacency.nodes, channels, generator=torch.manual_seed(1))).requires_grad_()
+    layer = AdaptivePropagation(
+        operator, channels=channels, noise=Noise(range(runs)), max_steps=6, update_dropout=updates
+    )
+    layer.halting_unit.weight.data.abs_().add_(2 / channels)  # nodes stop at different steps
+    layer.halting_unit.bias.data.fill_(-1)
+    taken = []
+
+    def compute():
+        output, steps, remainder = layer(seeds, adjacency, Noise(range(runs)) if training else None)
+        taken.append(steps)
+        return [output, remainder], [seeds, *layer.halting_unit.parameters()]
+
+    for fast, plain in of_both(compute):
+        torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
+    assert torch.equal(*taken)
+    assert len(taken[0].unique()) > 1, "a test in which all nodes stop together shows little"
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5, 0.3])
+@pytest.mark.parametrize("hidden", [5, 16, 64, 70])
+def test_two_layers_over_sparse_features(loops, hidden, rate):
+    features = sparse.random(19, 31, density=0.2, random_state=np.random.default_rng(1), format="csr", dtype=np.float32)
+    x = SparseMatrix(Pattern(features), torch.as_tensor(features.data))
+    layers = TwoLayers(31, hidden, 4, rate=rate, noise=Noise([1, 2]))
+    for noise in (lambda: Noise([3, 4]), lambda: None):
+        for fast, plain in of_both(lambda noise=noise: ([layers(x, noise())], list(layers.parameters()))):
+            torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [1, 16, 33, 70])
+@pytest.mark.parametrize("shared", [True, False])
+def test_products(loops, shared, channels):
+    rectangle = sparse.random(12, 9, density=0.3, random_state=np.random.default_rng(2), format="csr")
+    pattern = Pattern(rectangle)
+    torch.manual_seed(0)
+    values = torch.randn(pattern.entries) if shared else torch.randn(2, pattern.entries)
+    x = torch.randn(2, 9, channels, requires_grad=True)
+    for rate in (0.0, 0.5, 0.2):
+        def compute(rate=rate):
+            return [dropout(SparseMatrix(pattern, values), rate, Noise([1, 2])) @ x], [x]
+
+        for fast, plain in of_both(compute):
+            torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
+
+
+def test_every_run_is_computed_as_if_alone(loops):
+    adjacency = Adjacency(random_graph(3), device="cpu", dtype=torch.float32)
+    layer = AdaptivePropagation(NormalizedAdjacency(), channels=4, noise=Noise([1, 1, 1]))
+    seeds = torch.rand(3, adjacency.nodes, 4)
+    together = layer(seeds, adjacency, Noise([7, 8, 9])).output
+    single = AdaptivePropagation(NormalizedAdjacency(), channels=4, noise=Noise([1]))
+    alone = single(seeds[1:2], adjacency, Noise([8])).output
+    assert torch.equal(together[1:2], alone)
+
+
+def test_double_precision_goes_the_plain_way(loops):
+    assert kernels.kernels_for(torch.ones(1)) is not None
+    assert kernels.kernels_for(torch.ones(1, dtype=torch.float64)) is None
+    with plainly():
+        assert kernels.kernels_for(torch.ones(1)) is None
