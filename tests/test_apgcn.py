@@ -52,8 +52,8 @@ def test_dropout_of_sparse_features_touches_stored_values_alone():
     tensors = GraphTensors.of(thin(random_graph(50, edges=60, features=40)))
     dropped = dropout(tensors.features, 0.5, Noise([1, 2]))
     assert dropped.pattern is tensors.features.pattern
-    assert dropped.values.shape == (2, tensors.features.pattern.entries)
-    ratio = dropped.values / tensors.features.values
+    assert dropped.dropped.shape == (2, tensors.features.pattern.entries)
+    ratio = dropped.dropped / tensors.features.values
     assert set(ratio.unique().tolist()) == {0.0, 2.0}
     assert dropout(tensors.features, 0.5, None) is tensors.features
 

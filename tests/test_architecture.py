@@ -20,6 +20,7 @@ ORDER = [
     "datasets",
     "devices",
     "noise",
+    "pattern",
     "kernels",
     "sparse",
     "tensors",

@@ -1,6 +1,7 @@
 """What does every dropout take? Each setting is switched on alone, and each of its masks made to matter."""
 
 from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -59,12 +60,12 @@ class Scripted(Noise):
         super().__init__([1, 2])
         self.dropping, self.asked = dropping, []
 
-    def keep(self, *shape, rate):
+    def toss(self, *shape, rate):
         mask = torch.full((2, *shape), 1 / (1 - rate))
         if self.dropping is not None and len(self.asked) == self.dropping[0]:
             mask[:, self.dropping[1]] = 0.0
         self.asked.append(shape)
-        return mask
+        return SimpleNamespace(shape=shape, factor=1 / (1 - rate), factors=lambda: mask)
 
 
 @pytest.fixture(scope="module")

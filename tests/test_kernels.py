@@ -10,8 +10,9 @@ from apgcn.kernels import plainly
 from apgcn.layers import TwoLayers, dropout
 from apgcn.noise import Noise
 from apgcn.operators import NormalizedAdjacency, PageRank
+from apgcn.pattern import Pattern
 from apgcn.propagation import AdaptivePropagation
-from apgcn.sparse import Pattern, SparseMatrix
+from apgcn.sparse import SparseMatrix
 from apgcn.tensors import Adjacency
 
 OPERATORS = {
@@ -104,6 +105,7 @@ def test_products(loops, shared, channels):
     values = torch.randn(pattern.entries) if shared else torch.randn(2, pattern.entries)
     x = torch.randn(2, 9, channels, requires_grad=True)
     for rate in (0.0, 0.5, 0.2):
+
         def compute(rate=rate):
             return [dropout(SparseMatrix(pattern, values), rate, Noise([1, 2])) @ x], [x]
 

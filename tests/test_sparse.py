@@ -3,7 +3,8 @@ import pytest
 import torch
 from scipy import sparse
 
-from apgcn.sparse import Pattern, SparseMatrix
+from apgcn.pattern import Pattern
+from apgcn.sparse import SparseMatrix
 
 RECTANGLE = sparse.random(6, 4, density=0.4, random_state=np.random.default_rng(1), format="csr")
 

@@ -44,8 +44,9 @@ class Noise:
 
     def __init__(self, seeds: Sequence[int], *, device: torch.device | str = "cpu"):
         self._starts = torch.tensor([_signed(seed) for seed in seeds], device=device)[:, None]  # (runs, 1)
+        self._epoch = self._starts.clone()  # where the present epoch begins
         self._ramp = self._starts.new_empty(0)
-        self._position = 0
+        self._position = 0  # how many words of the epoch were read
 
     @property
     def runs(self) -> int:
@@ -57,17 +58,22 @@ class Noise:
 
     def seek(self, epoch: int) -> None:
         """Go to where an epoch begins."""
-        self._position = epoch * WORDS_PER_EPOCH
+        torch.add(self._starts, _signed(epoch * WORDS_PER_EPOCH * GAMMA), out=self._epoch)
+        self._position = 0
+
+    def rewind(self) -> None:
+        """Go back to where the present epoch begins."""
+        self._position = 0
 
     def select(self, runs: Tensor) -> None:
         """Go on with some of the runs, given by their positions in the pack."""
-        self._starts = self._starts[runs]
+        self._starts, self._epoch = self._starts[runs], self._epoch[runs]
 
     def words(self, count: int) -> Tensor:
         """The next random 64-bit words, of shape (runs, count)."""
         if len(self._ramp) < count:
             self._ramp = torch.arange(count, device=self._starts.device) * _signed(GAMMA)
-        words = (self._starts + _signed(self._position * GAMMA)) + self._ramp[:count]
+        words = (self._epoch + _signed(self._position * GAMMA)) + self._ramp[:count]
         self._position += count
         return _mix(words)
 

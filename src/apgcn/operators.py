@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from apgcn.checks import check_share, check_whole
 from apgcn.kernels.listening import Matrices
 from apgcn.noise import Coins, Noise, keep_factor
-from apgcn.sparse import Pattern, SparseMatrix
+from apgcn.pattern import Pattern
+from apgcn.sparse import SparseMatrix
 from apgcn.tensors import Adjacency, normalize
 
 Step = Callable[[int, Tensor], Tensor]

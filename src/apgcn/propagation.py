@@ -147,19 +147,14 @@ class AdaptivePropagation(nn.Module):
         output = self._combine(z, p, steps, noise)
         return Propagated(output, steps=steps, remainder=remainder)
 
-    def _written_out(
-        self, kernels: ModuleType, seeds: Tensor, adjacency: Adjacency, noise: Noise | None
-    ) -> Propagated:
+    def _written_out(self, kernels: ModuleType, seeds: Tensor, adjacency: Adjacency, noise: Noise | None) -> Propagated:
         matrices = self.operator.matrices(adjacency, steps=self.max_steps, noise=noise)  # type: ignore[attr-defined]
         updates = None
         if noise is not None and self.update_dropout > 0:
             updates = noise.keep(self.max_steps, seeds.shape[1], rate=self.update_dropout).contiguous()
-        unit = self.halting_unit
-        return Propagated(
-            *Listening.apply(
-                seeds, unit.weight, unit.bias, updates, matrices, self.max_steps, self.epsilon, kernels
-            )
-        )
+        runs = max(len(seeds), len(self.halting_unit.weight), noise.runs if noise else 1)
+        given = (one.expand(runs, -1, -1) for one in (seeds, self.halting_unit.weight, self.halting_unit.bias))
+        return Propagated(*Listening.apply(*given, updates, matrices, self.max_steps, self.epsilon, kernels))
 
     def _combine(self, z: Tensor, p: Tensor, steps: Tensor, noise: Noise | None) -> Tensor:
         """`halting.combine`, written as one weighted sum over z^0..z^T, with the script's dropout on updates."""

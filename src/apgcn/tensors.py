@@ -11,7 +11,8 @@ from scipy import sparse
 from torch import Tensor
 
 from apgcn.graph import Graph
-from apgcn.sparse import Pattern, SparseMatrix
+from apgcn.pattern import Pattern
+from apgcn.sparse import SparseMatrix
 
 
 class Adjacency:

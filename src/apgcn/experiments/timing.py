@@ -15,6 +15,7 @@ from apgcn.experiments.work import origin, run_of
 from apgcn.tensors import GraphTensors
 from apgcn.training.loop import Pack
 from apgcn.training.paper import divide_settings
+from apgcn.training.repeating import own_stream
 
 WARM_UP, TIMED = 5, 30  # epochs
 
@@ -23,7 +24,7 @@ def timed(condition: Condition, *, device: str, command: str) -> TimingRecord:
     """Some epochs of the condition's first run, with a look at the clock."""
     place = resolve(device)
     model, training = divide_settings(condition.model, dict(condition.settings))
-    with one_thread():
+    with one_thread(), own_stream(place):
         pack = Pack(
             GraphTensors.of(cleaned(condition.dataset), device=place),
             [run_of(key) for key in condition.first_runs(1)],
@@ -50,9 +51,9 @@ def timed(condition: Condition, *, device: str, command: str) -> TimingRecord:
 
 def _epoch(pack: Pack, device: torch.device) -> tuple[float, float]:
     """Milliseconds of the step and of the evaluation."""
-    pack.epochs += 1
+    pack.begin()
     moments = [_now(device)]
-    for part in (pack.step, pack.evaluate):
+    for part in (pack.step, pack.assess):
         part()
         moments.append(_now(device))
     return 1000 * (moments[1] - moments[0]), 1000 * (moments[2] - moments[1])

@@ -8,15 +8,12 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from apgcn.noise import Coins
-
-if TYPE_CHECKING:
-    from apgcn.sparse import Pattern
+from apgcn.pattern import Pattern
 
 
 class HiddenLayer(torch.autograd.Function):
@@ -48,7 +45,5 @@ class HiddenLayer(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient: Tensor):
         values, hidden = ctx.saved_tensors
-        to_weights = ctx.kernels.hidden_layer_back(
-            ctx.pattern, values, ctx.feature_coins, hidden, ctx.factor, gradient
-        )
+        to_weights = ctx.kernels.hidden_layer_back(ctx.pattern, values, ctx.feature_coins, hidden, ctx.factor, gradient)
         return *to_weights, *[None] * 5

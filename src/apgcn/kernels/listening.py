@@ -9,15 +9,13 @@ with A_k = D_k^-1/2 W_k D_k^-1/2 of the edges that are left at step k. The loops
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from apgcn.noise import Coins
-
-if TYPE_CHECKING:
-    from apgcn.sparse import Pattern
+from apgcn.pattern import Pattern
 
 
 class Matrices(NamedTuple):

@@ -17,8 +17,9 @@ from apgcn.models.given import AP_GCN, PPNP, Given, protocol
 from apgcn.models.memory import heard, stored_features
 from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
+from apgcn.pattern import Pattern
 from apgcn.propagation import Propagated
-from apgcn.sparse import Pattern, SparseMatrix, pair_sums, row_softmax
+from apgcn.sparse import SparseMatrix, pair_sums, row_softmax
 from apgcn.tensors import GraphTensors
 
 SLOPE = 0.2  # of the leaky ReLU below zero

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -47,11 +48,9 @@ class HistoryLog:
         """Take in an epoch; `members` says which run stands where in the pack."""
         self._epochs.append((members, torch.stack([value.double() for value in found])))
 
-    def of_each_run(self) -> list[History]:
-        """One history per run, as long as the run trained."""
+    def of_each_run(self, epochs: Sequence[int]) -> list[History]:
+        """One history per run, of as many epochs as are said of each."""
         table = np.full((len(Evaluation._fields), self._runs, len(self._epochs)), np.nan)
-        lengths = np.zeros(self._runs, dtype=int)
         for epoch, (members, values) in enumerate(self._epochs):
             table[:, members.cpu().numpy(), epoch] = values.cpu().numpy()
-            lengths[members.cpu().numpy()] = epoch + 1
-        return [History(*table[:, number, :length].copy()) for number, length in enumerate(lengths)]
+        return [History(*table[:, number, :length].copy()) for number, length in enumerate(epochs)]

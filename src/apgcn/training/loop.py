@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +15,7 @@ from apgcn.noise import Noise
 from apgcn.tensors import GraphTensors
 from apgcn.training.history import Evaluation, HistoryLog
 from apgcn.training.objective import Nodes, objective, regularisation
+from apgcn.training.repeating import Repeated, own_stream
 from apgcn.training.result import RunResult
 from apgcn.training.runs import Run
 from apgcn.training.settings import TrainingSettings
@@ -21,6 +23,8 @@ from apgcn.training.solving import solved
 from apgcn.training.stopping import EarlyStopping
 
 TIDY_EVERY = 20  # epochs: costs nothing that can be measured
+LOOK_EVERY = 10  # epochs on a GPU, which must wait for each look at it
+WORTH = 0.8  # of a GPU's pack may stay, and it is packed anew
 
 
 class Progress(NamedTuple):
@@ -48,71 +52,102 @@ def train_pack(
     """
     if not model.has_weights:
         return solved(graph, runs, model)
-    pack = Pack(graph, runs, model, training)
-    while pack.going:
-        pack.epoch()
-        if pack.epochs % TIDY_EVERY == 0 and graph.labels.device.type == "cpu":
-            return_free_memory()
-        if progress:
-            progress(pack.progress())
-    return pack.results()
+    device = graph.labels.device
+    with own_stream(device):
+        pack = Pack(graph, runs, model, training)
+        while pack.going:
+            looked = pack.epoch()
+            if pack.epochs % TIDY_EVERY == 0 and device.type == "cpu":
+                return_free_memory()
+            if progress and looked:
+                progress(pack.progress())
+        return pack.results()
 
 
 class Pack:
     """Runs in training.
 
     The order of an epoch: a step of the objective, with dropout; an evaluation, without; each run that is at its best
-    keeps a copy of its weights; each run that has lost its patience leaves.
+    keeps a copy of its weights; each run that has lost its patience leaves. On a GPU the two halves are recorded, see
+    `repeating`; the host looks only every few epochs who may leave, and what a run did after its last epoch is
+    forgotten.
     """
 
     def __init__(self, graph: GraphTensors, runs: Sequence[Run], model: ModelSettings, training: TrainingSettings):
         self.graph, self.runs, self.settings = graph, list(runs), training
-        device = graph.labels.device
+        self.device = device = graph.labels.device
+        on_gpu = device.type == "cuda"
         self.noise = Noise([run.noise_seed for run in runs], device=device)
         self.model: Network = model.build(graph, self.noise)
-        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=training.learning_rate, fused=True)
+        self.optimiser = torch.optim.Adam(
+            self.model.parameters(), lr=training.learning_rate, fused=True, capturable=on_gpu
+        )
         self.stopping = EarlyStopping(len(runs), patience=training.patience, stop_on=training.stop_on, device=device)
         self.train = Nodes.of([run.split.train for run in runs], graph.labels, what="training")
         self.stop = Nodes.of([run.split.stopping for run in runs], graph.labels, what="stopping")
         self.members = torch.arange(len(runs), device=device)  # which run stands where in the pack
         self.best = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
         self.best_epochs = torch.zeros(len(runs), dtype=torch.int64, device=device)
+        self.kept = {name: weight.clone() for name, weight in self.best.items()}  # of those that have left
+        self.lasted = np.zeros((2, len(runs)), dtype=np.int64)  # best epoch and number of epochs, likewise
         self.history = HistoryLog(len(runs))
         self.epochs = 0
+        self.now = torch.zeros((), dtype=torch.int64, device=device)  # the same, where the runs are
+        self.look_every = LOOK_EVERY if on_gpu else 1
+        self._forget_records()
+
+    def _forget_records(self) -> None:
+        self._steps: dict[tuple[bool, ...], Repeated[None]] = {}
+        self._assessment = Repeated(self._assess, device=self.device)
 
     @property
     def going(self) -> bool:
         return len(self.members) > 0
 
-    def epoch(self) -> None:
-        self.epochs += 1
+    def epoch(self) -> bool:
+        """One epoch of every run; says whether the host looked at how they are."""
+        self.begin()
         self.step()
-        found = self.evaluate()
+        found = self.assess()
         self.history.append(self.members, found)
-        self.remember(self.stopping.update(self.epochs, found.stopping_accuracy, self.watched(found)))
-        finished = self.stopping.finished(self.epochs)
-        if self.epochs == self.settings.max_epochs:
-            finished = torch.ones_like(finished)
-        if finished.any():
-            self.leave(finished)
+        last = self.epochs == self.settings.max_epochs
+        look = last or self.epochs % self.look_every == 0
+        if look:
+            finished = self.stopping.finished(self.epochs) | last
+            if finished.all() or finished.float().mean() >= (1 - WORTH if self.look_every > 1 else 1e-9):
+                self.leave(finished)
+        return look
 
-    def watched(self, found: Evaluation) -> Tensor:
-        """The loss that patience and ties look at."""
-        if self.settings.watch == "training":
-            return found.training_loss
-        if self.settings.watch == "regularised":
-            return found.stopping_loss + regularisation(self.model, l2=self.settings.l2)
-        return found.stopping_loss
+    def begin(self) -> None:
+        """Turn to the next epoch."""
+        self.epochs += 1
+        self.now.fill_(self.epochs)
+        self.noise.seek(self.epochs)
 
     def step(self) -> None:
         """One step of Adam on every run's objective."""
-        self.noise.seek(self.epochs)
-        for parameter in self.model.parameters():
-            parameter.requires_grad_(self.model.learns(parameter, self.epochs))
+        learning = tuple(self.model.learns(parameter, self.epochs) for parameter in self.model.parameters())
+        for parameter, learns in zip(self.model.parameters(), learning, strict=True):
+            parameter.requires_grad_(learns)
+        if learning not in self._steps:
+            self._steps[learning] = Repeated(self._step, device=self.device)
+        self._steps[learning]()
+
+    def _step(self) -> None:
+        self.noise.rewind()
         outcome = self.model.at(self.train.index, self.graph, self.noise)
         objective(self.model, outcome, self.train, l2=self.settings.l2).sum().backward()
         self.optimiser.step()
         self.optimiser.zero_grad()  # to None: a parameter that did not learn does not move, momentum included
+
+    def assess(self) -> Evaluation:
+        """Evaluate every run, and keep the weights of those that are at their best."""
+        return self._assessment()
+
+    def _assess(self) -> Evaluation:
+        found = self.evaluate()
+        self.remember(self.stopping.update(self.now, found.stopping_accuracy, self.watched(found)))
+        return found
 
     @torch.no_grad()
     def evaluate(self) -> Evaluation:
@@ -125,19 +160,36 @@ class Pack:
         )
 
     @torch.no_grad()
+    def watched(self, found: Evaluation) -> Tensor:
+        """The loss that patience and ties look at."""
+        if self.settings.watch == "training":
+            return found.training_loss
+        if self.settings.watch == "regularised":
+            return found.stopping_loss + regularisation(self.model, l2=self.settings.l2)
+        return found.stopping_loss
+
+    @torch.no_grad()
     def remember(self, at_best: Tensor) -> None:
         """Copy the weights of the runs that are at their best."""
-        if at_best.any():
-            members = self.members[at_best]
-            self.best_epochs[members] = self.epochs
-            for name, weight in self.model.named_parameters():
-                self.best[name][members] = weight[at_best]
+        if self.device.type == "cpu" and not at_best.any():
+            return
+        self.best_epochs.copy_(torch.where(at_best, self.now, self.best_epochs))
+        for name, weight in self.model.named_parameters():
+            chosen = at_best.view(-1, *[1] * (weight.ndim - 1))
+            self.best[name].copy_(torch.where(chosen, weight, self.best[name]))
 
     @torch.no_grad()
     def leave(self, finished: Tensor) -> None:
         """Go on without the finished runs."""
+        self._forget_records()
+        leaving = self.members[finished]
+        ends = (self.stopping.last_improvement + self.settings.patience).clamp(max=self.settings.max_epochs)
+        self.lasted[:, leaving.cpu().numpy()] = torch.stack([self.best_epochs, ends])[:, finished].cpu().numpy()
         staying = (~finished).nonzero().squeeze(1)
-        self.members = self.members[staying]
+        for name, best in self.best.items():
+            self.kept[name][leaving] = best[finished]
+            self.best[name] = best[staying]
+        self.members, self.best_epochs = self.members[staying], self.best_epochs[staying]
         self.noise.select(staying)
         self.stopping.select(staying)
         self.train, self.stop = self.train.select(staying), self.stop.select(staying)
@@ -149,28 +201,29 @@ class Pack:
             parameter.data = parameter.data[staying]
 
     def progress(self) -> Progress:
-        done = len(self.runs) - len(self.members)
-        ends = self.stopping.last_improvement + self.settings.patience
-        share = done + float((self.epochs / ends.clamp(max=self.settings.max_epochs)).sum())
-        return Progress(self.epochs, done, share / len(self.runs))
+        ends = (self.stopping.last_improvement + self.settings.patience).clamp(max=self.settings.max_epochs)
+        shares = (self.epochs / ends).clamp(max=1).cpu()
+        left = len(self.runs) - len(self.members)
+        return Progress(self.epochs, left + int((shares == 1).sum()), (left + float(shares.sum())) / len(self.runs))
 
     @torch.no_grad()
     def results(self) -> list[RunResult]:
         """Every run with its best weights, evaluated once more."""
         for name, weight in self.model.named_parameters():
-            weight.data = self.best[name]
+            weight.data = self.kept[name]
         logits, steps, remainder = (value.cpu().numpy() for value in self.model(self.graph))
         labels = self.graph.labels.cpu().numpy()
-        histories = self.history.of_each_run()
+        best_epochs, epochs = self.lasted.tolist()
+        histories = self.history.of_each_run(epochs)
         return [
             RunResult(
                 run=run,
                 logits=logits[number],
                 steps=steps[number],
                 remainder=remainder[number],
-                weights={name: weight[number : number + 1].cpu().clone() for name, weight in self.best.items()},
+                weights={name: weight[number : number + 1].cpu().clone() for name, weight in self.kept.items()},
                 history=histories[number],
-                best_epoch=int(self.best_epochs[number]),
+                best_epoch=best_epochs[number],
                 labels=labels,
             )
             for number, run in enumerate(self.runs)

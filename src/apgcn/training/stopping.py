@@ -30,8 +30,12 @@ class EarlyStopping:
         self.loss_at_best = torch.full((runs,), torch.inf, device=device)
         self.lowest_loss = self.loss_at_best.clone()
 
-    def update(self, epoch: int, accuracy: Tensor, loss: Tensor) -> Tensor:
-        """Take in an epoch's evaluation; says which runs are now at their best."""
+    def update(self, epoch: int | Tensor, accuracy: Tensor, loss: Tensor) -> Tensor:
+        """Take in an epoch's evaluation; says which runs are now at their best.
+
+        A run that was finished before stays as it is. Everything is changed in place.
+        """
+        going = epoch - 1 - self.last_improvement < self.patience
         if self.stop_on == "loss":
             accuracy = torch.zeros_like(accuracy)  # all equal: ties, which the loss breaks
         accuracy = accuracy.masked_fill(~loss.isfinite(), -1.0)  # a run that has diverged is never at its best
@@ -40,10 +44,11 @@ class EarlyStopping:
         improved = higher | (loss < self.lowest_loss)
         if self.stop_on == "tie":
             improved |= equal | (loss == self.lowest_loss)
-        self.last_improvement.masked_fill_(improved, epoch)
-        self.best_accuracy = torch.where(best, accuracy, self.best_accuracy)
-        self.loss_at_best = torch.where(best, loss, self.loss_at_best)
-        self.lowest_loss = torch.minimum(self.lowest_loss, loss.nan_to_num(torch.inf))
+        best, improved = best & going, improved & going
+        self.last_improvement.copy_(torch.where(improved, epoch, self.last_improvement))
+        self.best_accuracy.copy_(torch.where(best, accuracy, self.best_accuracy))
+        self.loss_at_best.copy_(torch.where(best, loss, self.loss_at_best))
+        self.lowest_loss.copy_(torch.minimum(self.lowest_loss, loss.nan_to_num(torch.inf)))
         return best
 
     def finished(self, epoch: int) -> Tensor:

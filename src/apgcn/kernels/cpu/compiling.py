@@ -8,6 +8,8 @@ import numpy as np
 from torch import Tensor
 from torch.nn import functional
 
+from apgcn.pattern import Pattern
+
 # Sums may be reordered, so that they fill the processor's lanes; NaN and infinity keep their meaning.
 OPTIONS: dict[str, Any] = {"fastmath": {"contract", "reassoc", "nsz", "arcp"}, "error_model": "numpy", "cache": True}
 
@@ -21,9 +23,9 @@ def arrays_of(*tensors: Tensor) -> list[np.ndarray]:
     return [one.detach().contiguous().numpy() for one in tensors]
 
 
-def rows_of(csr: tuple[Tensor, Tensor]) -> list[np.ndarray]:
+def rows_of(pattern: Pattern) -> list[np.ndarray]:
     """Pointers and columns as numbers without a sign, for which no loop has to look whether one is negative."""
-    return [one.numpy().view(f"u{one.element_size()}") for one in csr]
+    return [one.numpy().view(f"u{one.element_size()}") for one in pattern.straight[:2]]
 
 
 def whole_lanes(size: int) -> int:

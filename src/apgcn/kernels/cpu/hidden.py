@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
@@ -13,9 +12,7 @@ from torch import Tensor
 from apgcn.kernels.cpu.compiling import OPTIONS, ZERO, arrays_of, rows_of
 from apgcn.kernels.cpu.rows import row_loops
 from apgcn.noise import Coins
-
-if TYPE_CHECKING:
-    from apgcn.sparse import Pattern
+from apgcn.pattern import Pattern
 
 
 def hidden_layer(
@@ -25,7 +22,7 @@ def hidden_layer(
     hidden = weight.new_empty(len(weight), pattern.shape[0], weight.shape[-1])
     forward, _ = _kernels(weight.shape[-1])
     kept = hidden[:0] if coins is None else coins.factors()
-    forward(*rows_of(pattern.straight), *arrays_of(values, weight, bias, kept, hidden))
+    forward(*rows_of(pattern), *arrays_of(values, weight, bias, kept, hidden))
     return hidden
 
 
@@ -37,7 +34,7 @@ def hidden_layer_back(
     to_weight, to_bias = hidden.new_zeros(runs, pattern.shape[1], channels), hidden.new_zeros(runs, 1, channels)
     _, backward = _kernels(channels)
     arrays = arrays_of(values, hidden, gradient, to_weight, to_bias)
-    backward(*rows_of(pattern.straight), *arrays, np.float32(factor), pattern.longest)
+    backward(*rows_of(pattern), *arrays, np.float32(factor), pattern.longest)
     return to_weight, to_bias
 
 
@@ -66,7 +63,11 @@ def _kernels(channels: int) -> tuple[Callable, Callable]:
 
     @njit(**OPTIONS)
     def backward(pointers, columns, values, hidden, gradient, to_weight, to_bias, factor, longest):
-        kept, entries, said = np.empty(longest, np.uint32), np.empty(longest, np.float32), np.empty(channels, np.float32)
+        kept, entries, said = (
+            np.empty(longest, np.uint32),
+            np.empty(longest, np.float32),
+            np.empty(channels, np.float32),
+        )
         for run in range(hidden.shape[0]):
             mine, into, start = values[run % values.shape[0]], to_weight[run], to_bias[run, 0]
             for row in range(hidden.shape[1]):

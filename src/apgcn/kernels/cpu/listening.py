@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,11 +14,11 @@ from numba import njit
 from torch import Tensor
 
 from apgcn.kernels.cpu.compiling import ONE, OPTIONS, ZERO, arrays_of, rows_of
-from apgcn.kernels.cpu.compiling import whole_lanes as width
 from apgcn.kernels.cpu.rows import row_loops
 
 if TYPE_CHECKING:
     from apgcn.kernels.listening import Matrices
+
 
 def prepare(matrices: Matrices) -> tuple[Tensor, Tensor]:
     """What is left of the edges after dropping, (1 or runs, 1 or steps, entries), and the scale of every node.
@@ -32,7 +31,7 @@ def prepare(matrices: Matrices) -> tuple[Tensor, Tensor]:
     scale = kept.new_ones(*kept.shape[:2], matrices.pattern.shape[0])
     always = torch.zeros_like(weights) if matrices.always is None else matrices.always
     factor = np.float32(1 if coins is None else coins.factor)
-    rows, given = rows_of(matrices.pattern.straight), arrays_of(weights, always, kept)
+    rows, given = rows_of(matrices.pattern), arrays_of(weights, always, kept)
     _drop(*rows, *given, factor, matrices.renormalize, *arrays_of(left, scale))
     return left, scale
 
@@ -63,14 +62,14 @@ def listen(matrices: Matrices, prepared: tuple[Tensor, Tensor], z: Tensor, unit:
     """
     kernel, _ = _steps(z.shape[-1])
     factors = np.float32(matrices.decay), np.float32(matrices.home)
-    kernel(*rows_of(matrices.pattern.straight), *arrays_of(*prepared), *factors, *arrays_of(z, unit, asked))
+    kernel(*rows_of(matrices.pattern), *arrays_of(*prepared), *factors, *arrays_of(z, unit, asked))
 
 
 def listen_back(matrices: Matrices, prepared: tuple[Tensor, Tensor], to_z: Tensor) -> None:
     """Bring the gradients of z^1, ..., z^T home to z^0, in place; shape as z."""
     _, kernel = _steps(to_z.shape[-1])
     factors = np.float32(matrices.decay), np.float32(matrices.home)
-    kernel(*rows_of(matrices.pattern.straight), *arrays_of(*prepared), *factors, *arrays_of(to_z))
+    kernel(*rows_of(matrices.pattern), *arrays_of(*prepared), *factors, *arrays_of(to_z))
 
 
 @cache
@@ -205,4 +204,3 @@ def _combine_back(z, h, updates, unit, taken, to_output, to_remainder, to_z, to_
 
 def _or_ones(updates: Tensor | None, h: Tensor) -> Tensor:
     return h.new_ones(1, 1, h.shape[-1]) if updates is None else updates
-

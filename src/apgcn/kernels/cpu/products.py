@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
@@ -13,9 +12,7 @@ from torch import Tensor
 from apgcn.kernels.cpu.compiling import OPTIONS, ZERO, arrays_of, rows_of
 from apgcn.kernels.cpu.rows import row_loops
 from apgcn.noise import Coins
-
-if TYPE_CHECKING:
-    from apgcn.sparse import Pattern
+from apgcn.pattern import Pattern
 
 LEAST_CHANNELS = 16  # with fewer, PyTorch's product is as fast
 
@@ -35,7 +32,7 @@ def multiply(pattern: Pattern, values: Tensor, coins: Coins | None, dense: Tenso
         values = values * coins.factors()
     output = dense.new_empty(runs, pattern.shape[1 if turned else 0], channels)
     kernel = _kernels(channels)[1 if turned else 0]
-    kernel(*rows_of(pattern.straight), *arrays_of(values, dense, output), pattern.longest)
+    kernel(*rows_of(pattern), *arrays_of(values, dense, output), pattern.longest)
     return output
 
 
@@ -46,6 +43,7 @@ def _kernels(channels: int) -> tuple[Callable, Callable]:
     The second fetches and stores a row for every entry; there it pays to look for the dropped ones and leave them out.
     """
     gather, scatter, _ = row_loops(channels)
+
     @njit(**OPTIONS)
     def product(pointers, columns, values, dense, output, longest):
         for run in range(output.shape[0]):

@@ -86,7 +86,9 @@ def _everywhere(builder: Any, number: Any, row: ir.VectorType) -> Any:
     """A row of the same number."""
     nothing = ir.Constant(row, ir.Undefined)
     alone = builder.insert_element(nothing, number, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(alone, nothing, ir.Constant(ir.VectorType(ir.IntType(32), row.count), [0] * row.count))
+    return builder.shuffle_vector(
+        alone, nothing, ir.Constant(ir.VectorType(ir.IntType(32), row.count), [0] * row.count)
+    )
 
 
 def _data(context: Any, builder: Any, signature: Any, arguments: Any, number: int, kind: Any = None) -> Any:

@@ -5,7 +5,7 @@ A block of rows is handled at once, some entries of each at a time. Entries that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -13,9 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from apgcn.noise import Coins
-
-if TYPE_CHECKING:
-    from apgcn.sparse import Pattern
+from apgcn.pattern import Pattern
 
 NONE, FAIR, BYTES = 0, 1, 2  # how coins are packed
 
@@ -40,8 +38,7 @@ class Tossed(NamedTuple):
 def rows_of(pattern: Pattern, *, turned: bool = False) -> tuple[Any, ...]:
     """Pointers, columns, the rows with the longest first, and where each entry's value is (the columns if in order)."""
     csr = pattern.turned if turned else pattern.straight
-    schedule = pattern.turned_schedule if turned else pattern.schedule
-    return *csr, schedule, pattern.order if turned else csr.columns
+    return *csr, pattern.order if turned else csr.columns
 
 
 def block_sizes(channels: int) -> dict[str, int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 import triton
 import triton.language as tl
@@ -51,9 +49,7 @@ def listen_back(matrices: Matrices, prepared: tuple[Tensor], to_z: Tensor) -> No
         to_z[:, 0].add_(to_z[:, 1:].sum(1), alpha=matrices.home)
 
 
-def _step(
-    matrices: Matrices, scale: Tensor, z: Tensor, k: int, unit: Tensor, asked: Tensor, *, turned: bool
-) -> None:
+def _step(matrices: Matrices, scale: Tensor, z: Tensor, k: int, unit: Tensor, asked: Tensor, *, turned: bool) -> None:
     """Step k: forward from z[:, k] to z[:, k + 1], or turned, adding to z[:, k] what comes from z[:, k + 1]."""
     runs, states, nodes, channels = z.shape
     coins, sizes = Tossed.of(matrices.coins, matrices.weights), block_sizes(channels)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from apgcn.kernels.gpu.entries import Tossed, block_sizes, entry_weights, rows_of, tossed
 from apgcn.noise import Coins
-
-if TYPE_CHECKING:
-    from apgcn.sparse import Pattern
+from apgcn.pattern import Pattern
 
 
 def multiply(

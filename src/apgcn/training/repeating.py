@@ -1,0 +1,70 @@
+"""How is the same work done every epoch without asking for each of its parts again?
+
+On a GPU most parts are shorter than the asking. So the work is recorded as a CUDA graph and repeated as one piece: what
+it reads and writes must stay where it is, and the host must not look at it meanwhile.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Generic, TypeVar
+
+import torch
+
+Result = TypeVar("Result")
+
+
+class Repeated(Generic[Result]):
+    """Work to be done again and again on the same tensors, which it changes in place.
+
+    What it returns is overwritten the next time. The first time it is done as it stands, so that everything it needs is
+    there; then it is recorded. On a processor it is always done as it stands.
+    """
+
+    def __init__(self, work: Callable[[], Result], *, device: torch.device):
+        self._work = work
+        self._records = device.type == "cuda"
+        self._done_before = False
+        self._recorded: tuple[torch.cuda.CUDAGraph, Result] | None = None
+
+    def __call__(self) -> Result:
+        if self._recorded is None and self._records and self._done_before:
+            self._record()
+        if self._recorded is None:
+            self._done_before = True
+            return self._work()
+        graph, result = self._recorded
+        graph.replay()
+        return result
+
+    def _record(self) -> None:
+        torch.cuda.empty_cache()  # what the first time left behind
+        graph = torch.cuda.CUDAGraph()
+        try:
+            graph.capture_begin()
+            try:
+                result = self._work()
+            finally:
+                graph.capture_end()
+        except RuntimeError as error:
+            warnings.warn(f"the work of an epoch is not recorded, which makes it slow: {error}", stacklevel=2)
+            self._records = False
+        else:
+            self._recorded = graph, result
+
+
+@contextmanager
+def own_stream(device: torch.device) -> Iterator[None]:
+    """Inside the block a GPU's work is queued apart from other work, which recording it demands."""
+    if device.type != "cuda":
+        yield
+        return
+    stream, before = torch.cuda.Stream(device), torch.cuda.current_stream(device)
+    stream.wait_stream(before)
+    try:
+        with torch.cuda.stream(stream):
+            yield
+    finally:
+        before.wait_stream(stream)
