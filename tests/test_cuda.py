@@ -1,5 +1,7 @@
 """The same numbers on a GPU, up to rounding."""
 
+import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -7,10 +9,13 @@ import pytest
 import torch
 
 from apgcn import APGCNSettings, TrainingSettings, benchmark_runs, train
+from apgcn.kernels import plainly
+from apgcn.models.catalogue import MODELS
 from apgcn.noise import Noise
 from apgcn.tensors import GraphTensors
 from apgcn.training.loop import Pack
 from apgcn.training.objective import objective
+from apgcn.training.repeating import own_stream
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
@@ -24,16 +29,58 @@ def test_noise_has_the_same_bits():
     assert torch.equal(here.keep(99, rate=0.3), there.keep(99, rate=0.3).cpu())
 
 
+def gradients_on(device, graph):
+    pack = Pack(GraphTensors.of(graph, device=device), benchmark_runs(graph, 4), ALL_DROPOUT, TrainingSettings())
+    pack.noise.seek(5)
+    objective(pack.model, pack.model(pack.graph, pack.noise), pack.train, l2=0.008).sum().backward()
+    return {name: weight.grad.cpu() for name, weight in pack.model.named_parameters()}
+
+
+def agree(gradients, others):
+    for name, gradient in gradients.items():
+        assert (others[name] - gradient).norm() <= 1e-5 * gradient.norm(), name
+
+
 def test_a_step_has_the_same_gradients(cora):
     """The weights themselves differ more: Adam divides by the gradient's size, tiny ones included."""
+    agree(gradients_on("cpu", cora), gradients_on("cuda", cora))
+
+
+def test_written_out_loops_have_the_same_gradients(cora):
     gradients = []
-    for device in ("cpu", "cuda"):
-        pack = Pack(GraphTensors.of(cora, device=device), benchmark_runs(cora, 4), ALL_DROPOUT, TrainingSettings())
-        pack.noise.seek(5)
-        objective(pack.model, pack.model(pack.graph, pack.noise), pack.train, l2=0.008).sum().backward()
-        gradients.append({name: weight.grad.cpu() for name, weight in pack.model.named_parameters()})
-    for name, gradient in gradients[0].items():
-        assert (gradients[1][name] - gradient).norm() <= 1e-5 * gradient.norm(), name
+    for plain in (False, True):
+        with plainly() if plain else nullcontext():
+            gradients.append(gradients_on("cuda", cora))
+    agree(*gradients)
+
+
+def test_recorded_epochs_are_epochs(cora):
+    """Bit for bit: as they stand, recorded, and recorded again."""
+    weights = []
+    for records in (False, True, True):
+        with own_stream(torch.device("cuda")):
+            pack = Pack(GraphTensors.of(cora, device="cuda"), benchmark_runs(cora, 3), ALL_DROPOUT, TrainingSettings())
+            for _ in range(12):
+                pack.epoch()
+                if not records:
+                    pack._forget_records()
+            weights.append(torch.cat([weight.flatten() for weight in pack.model.parameters()]).tolist())
+    assert weights[0] == weights[1] == weights[2]
+
+
+@pytest.mark.parametrize("name", [name for name, kind in MODELS.items() if kind.has_weights])
+def test_the_host_does_not_wait_inside_an_epoch(cora, name):
+    with own_stream(torch.device("cuda")), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Synchronization debug mode")
+        pack = Pack(GraphTensors.of(cora, device="cuda"), benchmark_runs(cora, 2), MODELS[name](), TrainingSettings())
+        try:
+            for epoch in range(14):
+                torch.cuda.set_sync_debug_mode("error" if epoch >= 11 else "default")
+                pack.begin()
+                pack.step()
+                pack.assess()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
 
 
 def test_the_first_epochs_agree_with_the_cpu(cora):

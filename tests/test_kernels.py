@@ -1,4 +1,4 @@
-"""Written-out loops give what PyTorch's own calls give, forward and backward: numba's, and Triton's in its interpreter."""
+"""Written-out loops give what PyTorch's own calls give, forward and backward; Triton's are run by its interpreter."""
 
 import numpy as np
 import pytest

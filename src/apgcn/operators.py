@@ -29,8 +29,8 @@ SAME = 0.99  # of every channel's mixture is that channel itself when an ARMA fi
 class Operator(Protocol):
     """One kind of listening.
 
-    Where a step is z^k = decay A_k z^(k-1) + home z^0, an operator may also have a method `matrices`, which gives all of
-    it at once: then written-out loops can take over, see `kernels.listening`.
+    Where a step is z^k = decay A_k z^(k-1) + home z^0, an operator may also have a method `matrices`, which gives all
+    of it at once: then written-out loops can take over, see `kernels.listening`.
     """
 
     def begin(self, seeds: Tensor, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> Step:
@@ -85,12 +85,13 @@ class PageRank:
         return lambda k, z: (1 - self.teleport) * (matrices[k - 1] @ z) + home
 
     def matrices(self, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> Matrices:
-        factors = {"decay": 1 - self.teleport, "home": self.teleport}
         if self.renormalize:
-            return _normalized(adjacency, self.edge_dropout, steps=steps, noise=noise)._replace(**factors)
-        whole = adjacency.normalized
-        coins = _tossed(whole.pattern, self.edge_dropout, steps=steps, noise=noise)
-        return Matrices(whole.pattern, whole.values, always=None, coins=coins, renormalize=False, **factors)
+            all_steps = _normalized(adjacency, self.edge_dropout, steps=steps, noise=noise)
+        else:
+            whole = adjacency.normalized
+            coins = _tossed(whole.pattern, self.edge_dropout, steps=steps, noise=noise)
+            all_steps = Matrices(whole.pattern, whole.values, always=None, coins=coins, renormalize=False)
+        return all_steps._replace(decay=1 - self.teleport, home=self.teleport)
 
 
 @dataclass(frozen=True)
@@ -164,9 +165,7 @@ OPERATORS: Mapping[str, Callable[[int, Noise], Any]] = {
 def _normalized(adjacency: Adjacency, rate: float, *, steps: int, noise: Noise | None) -> Matrices:
     """`step_matrices`, for written-out loops."""
     coins = _tossed(adjacency.pattern, rate, steps=steps, noise=noise)
-    return Matrices(
-        adjacency.pattern, adjacency.weights, adjacency.loops, coins=coins, renormalize=True, decay=1.0, home=0.0
-    )
+    return Matrices(adjacency.pattern, adjacency.weights, always=adjacency.loops, coins=coins, renormalize=True)
 
 
 def _tossed(pattern: Pattern, rate: float, *, steps: int, noise: Noise | None) -> Coins | None:

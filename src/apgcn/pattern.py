@@ -16,13 +16,27 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+HEAVY = 128  # entries of a row, and a GPU spends more threads on it
+
 
 class Csr(NamedTuple):
-    """Where each row begins in the list of columns, the list, and the rows, those with most entries first."""
+    """The entries of a matrix, row by row.
+
+    Attributes
+    ----------
+    pointers : Tensor of shape (rows + 1,)
+        Where each row begins in the list of columns.
+    columns : Tensor of shape (entries,)
+    schedule : Tensor of shape (rows,)
+        The rows, those with most entries first.
+    heavy : int
+        How many of them have more than `HEAVY` entries.
+    """
 
     pointers: Tensor
     columns: Tensor
     schedule: Tensor
+    heavy: int
 
 
 class Pattern:
@@ -53,10 +67,10 @@ class Pattern:
         turned = numbered.T.tocsr()
         self.straight, self.turned = (_csr(one, device) for one in (matrix, turned))
         rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-        self.rows, self.columns, self.order = (
-            torch.as_tensor(np.asarray(numbers, np.int64), device=device)
-            for numbers in (rows, matrix.indices, turned.data - 1)
+        self.rows, self.columns = (
+            torch.as_tensor(np.array(one, np.int64), device=device) for one in (rows, matrix.indices)
         )
+        self.order = torch.as_tensor(np.array(turned.data - 1, _size(matrix)), device=device)
         self.longest = int(np.diff(matrix.indptr).max(initial=0)) + 1
         self._blocks = _Blocks(self.straight, self.shape), _Blocks(self.turned, turned.shape)
 
@@ -68,11 +82,15 @@ class Pattern:
 
 
 def _csr(matrix: sparse.csr_matrix, device: torch.device | str) -> Csr:
-    """In 32 bits where they suffice: the libraries below are faster with them."""
-    size = np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 else np.int64
-    schedule = np.argsort(-np.diff(matrix.indptr), kind="stable")
-    arrays = (matrix.indptr, matrix.indices, schedule)
-    return Csr(*(torch.as_tensor(np.asarray(one, size), device=device) for one in arrays))
+    """In 32 bits where they suffice, which makes everything faster."""
+    lengths = np.diff(matrix.indptr)
+    arrays = (matrix.indptr, matrix.indices, np.argsort(-lengths, kind="stable"))
+    pointers, columns, schedule = (torch.as_tensor(np.array(one, _size(matrix)), device=device) for one in arrays)
+    return Csr(pointers, columns, schedule, heavy=int((lengths > HEAVY).sum()))
+
+
+def _size(matrix: sparse.csr_matrix) -> type[np.integer]:
+    return np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 else np.int64
 
 
 class _Blocks:
@@ -98,7 +116,7 @@ class _Blocks:
 
     def _lay(self, copies: int) -> None:
         _hear_the_warnings()
-        pointers, columns, _ = self._one
+        pointers, columns = self._one[:2]
         number = torch.arange(copies, device=columns.device)[:, None]
         fits = max(copies * self.entries, copies * self.width) < 2**31
         dtype = torch.int32 if fits else torch.int64

@@ -135,9 +135,10 @@ def multiply(
 ) -> Tensor:
     """The product, or that with the transposed matrix, without gradient; shapes as in `SparseMatrix`."""
     kernels = kernels_for(values, dense)
-    product = kernels and kernels.multiply(pattern, values.view(-1, pattern.entries), coins, dense, turned=turned)
-    if product is not None:
-        return product
+    if kernels:
+        product = kernels.multiply(pattern, values.view(-1, pattern.entries), coins, dense, turned=turned)
+        if product is not None:
+            return product
     values = _unpacked(values, coins)
     runs, _, channels = dense.shape
     if values.ndim == 1:  # shared: (columns, runs * channels), one wide product

@@ -41,5 +41,7 @@ def plainly() -> Iterator[None]:
 
 @cache
 def _installed(device: str) -> ModuleType | None:
-    package, module = PLACES.get(device, (None, None))
-    return import_module(module) if module and find_spec(package) else None
+    if device not in PLACES:
+        return None
+    package, module = PLACES[device]
+    return import_module(module) if find_spec(package) else None

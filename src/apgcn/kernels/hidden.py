@@ -19,8 +19,8 @@ from apgcn.pattern import Pattern
 class HiddenLayer(torch.autograd.Function):
     """h (runs, nodes, channels) from W (runs, features, channels) and b (runs, 1, channels).
 
-    `values` (1 or runs, entries) are the features', which get no gradient; `feature_coins` (entries) say what is dropped
-    of them, `coins` (nodes, channels) what of h, None nothing.
+    `values` (1 or runs, entries) are the features', which get no gradient; `feature_coins` (entries) say what is
+    dropped of them, `coins` (nodes, channels) what of h, None nothing.
     """
 
     @staticmethod

@@ -40,8 +40,8 @@ class Matrices(NamedTuple):
     always: Tensor | None
     coins: Coins | None
     renormalize: bool
-    decay: float
-    home: float
+    decay: float = 1.0
+    home: float = 0.0
 
 
 class Listening(torch.autograd.Function):

@@ -6,14 +6,11 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor
-from torch.nn import functional
 
 from apgcn.pattern import Pattern
 
 # Sums may be reordered, so that they fill the processor's lanes; NaN and infinity keep their meaning.
 OPTIONS: dict[str, Any] = {"fastmath": {"contract", "reassoc", "nsz", "arcp"}, "error_model": "numpy", "cache": True}
-
-LANES = 8  # floats that a processor handles at once: short rows are filled up with zeros to a multiple of it
 
 ZERO, ONE = np.float32(0), np.float32(1)
 
@@ -26,13 +23,3 @@ def arrays_of(*tensors: Tensor) -> list[np.ndarray]:
 def rows_of(pattern: Pattern) -> list[np.ndarray]:
     """Pointers and columns as numbers without a sign, for which no loop has to look whether one is negative."""
     return [one.numpy().view(f"u{one.element_size()}") for one in pattern.straight[:2]]
-
-
-def whole_lanes(size: int) -> int:
-    """A size, rounded up to whole lanes."""
-    return -(-size // LANES) * LANES
-
-
-def filled_up(x: Tensor) -> Tensor:
-    """The last axis, filled up with zeros to whole lanes."""
-    return functional.pad(x, (0, whole_lanes(x.shape[-1]) - x.shape[-1]))

@@ -1,4 +1,4 @@
-"""How does a processor compute a hidden layer from sparse features? Row by row, and does all to a row while it is there."""
+"""How does a processor compute a hidden layer from sparse features? All that happens to a row, while it is at hand."""
 
 from __future__ import annotations
 

@@ -15,9 +15,14 @@ from torch import Tensor
 
 from apgcn.kernels.cpu.compiling import ONE, OPTIONS, ZERO, arrays_of, rows_of
 from apgcn.kernels.cpu.rows import row_loops
+from apgcn.kernels.listening import Matrices
 
-if TYPE_CHECKING:
-    from apgcn.kernels.listening import Matrices
+LANES = 8
+
+
+def width(channels: int) -> int:
+    """How many floats a node's state takes."""
+    return -(-channels // LANES) * LANES
 
 
 def prepare(matrices: Matrices) -> tuple[Tensor, Tensor]:

@@ -19,7 +19,7 @@ INDEX, FLOAT = ir.IntType(64), ir.FloatType()
 
 @cache
 def row_loops(width: int) -> tuple[Callable, Callable, Callable]:
-    """`gather`, `scatter` and `blend`, for rows of a width that the compiler knows, to be called inside compiled functions.
+    """`gather`, `scatter` and `blend`, for rows of a width that the compiler knows; compiled functions call them.
 
     gather(weights, columns, first, last, rows, total)
         total = the sum of weights[e] * rows[columns[e]] over e = first..last - 1.

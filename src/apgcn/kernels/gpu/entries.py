@@ -5,7 +5,7 @@ A block of rows is handled at once, some entries of each at a time. Entries that
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import triton
@@ -35,18 +35,36 @@ class Tossed(NamedTuple):
         return cls(words, words.shape[1], FAIR if coins.fair else BYTES, coins.dropped_bytes, coins.factor)
 
 
-def rows_of(pattern: Pattern, *, turned: bool = False) -> tuple[Any, ...]:
+def rows_of(pattern: Pattern, *, turned: bool = False) -> tuple[Tensor, ...]:
     """Pointers, columns, the rows with the longest first, and where each entry's value is (the columns if in order)."""
     csr = pattern.turned if turned else pattern.straight
-    return *csr, pattern.order if turned else csr.columns
+    return *csr[:3], pattern.order if turned else csr.columns
 
 
-def block_sizes(channels: int) -> dict[str, int]:
-    """How many rows, entries of each and channels a program handles at a time, and with how many warps."""
+class Part(NamedTuple):
+    """Rows that are alike in length, from `first` to before `last` in the schedule, and how programs share them."""
+
+    first: int
+    last: int
+    sizes: dict[str, int]
+
+    @property
+    def programs(self) -> int:
+        return triton.cdiv(self.last - self.first, self.sizes["ROWS"])
+
+
+def parts_of(pattern: Pattern, channels: int, *, turned: bool = False) -> list[Part]:
+    """The heavy rows, and the others.
+
+    A program has as many entries at a time as threads, so that each thread finds out about one.
+    """
+    csr = pattern.turned if turned else pattern.straight
+    rows = len(csr.schedule)
     width = min(64, triton.next_power_of_2(channels))
-    if width >= 32:
-        return {"ROWS": 1, "ENTRIES": 16, "CHANNELS": width, "num_warps": 2}
-    return {"ROWS": 64 // width, "ENTRIES": 8, "CHANNELS": width, "num_warps": 2}
+    at_once = {"ROWS": 1, "ENTRIES": 32, "num_warps": 1} if width > 16 else {"ROWS": 4, "ENTRIES": 8, "num_warps": 1}
+    heavy = Part(0, csr.heavy, {"ROWS": 1, "ENTRIES": 128, "num_warps": 4, "CHANNELS": width})
+    light = Part(csr.heavy, rows, {**at_once, "CHANNELS": width})
+    return [part for part in (heavy, light) if part.first < part.last]
 
 
 @triton.jit

@@ -7,12 +7,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from apgcn.kernels.gpu.entries import Tossed, block_sizes, entry_weights, rows_of
+from apgcn.kernels.gpu.entries import Tossed, entry_weights, parts_of, rows_of
+from apgcn.kernels.listening import Matrices
 
-if TYPE_CHECKING:
-    from apgcn.kernels.listening import Matrices
-
-NODES = 64  # that a program combines at a time
+BLOCK = 512  # values of nodes that a program combines at a time
 
 
 def width(channels: int) -> int:
@@ -52,15 +50,16 @@ def listen_back(matrices: Matrices, prepared: tuple[Tensor], to_z: Tensor) -> No
 def _step(matrices: Matrices, scale: Tensor, z: Tensor, k: int, unit: Tensor, asked: Tensor, *, turned: bool) -> None:
     """Step k: forward from z[:, k] to z[:, k + 1], or turned, adding to z[:, k] what comes from z[:, k + 1]."""
     runs, states, nodes, channels = z.shape
-    coins, sizes = Tossed.of(matrices.coins, matrices.weights), block_sizes(channels)
-    _listen[(triton.cdiv(nodes, sizes["ROWS"]), runs)](
-        *rows_of(matrices.pattern, turned=turned), *_given(matrices),
-        scale[:, k % scale.shape[1]], 0 if len(scale) == 1 else scale.stride(0),
-        z[:, 0], z[:, k], z[:, k + 1], states, unit, asked if turned else asked[:, k],
-        nodes, channels, k * matrices.pattern.entries, matrices.decay, matrices.home,
-        coins.words, coins.per_run, coins.dropped, coins.factor,
-        TURNED=turned, KIND=coins.kind, LOOPS=matrices.always is not None, **sizes,
-    )  # fmt: skip
+    coins = Tossed.of(matrices.coins, matrices.weights)
+    for part in parts_of(matrices.pattern, channels, turned=turned):
+        _listen[part.programs, runs](
+            *rows_of(matrices.pattern, turned=turned), part.first, part.last, *_given(matrices),
+            scale[:, k % scale.shape[1]], 0 if len(scale) == 1 else scale.stride(0),
+            z[:, 0], z[:, k], z[:, k + 1], states, unit, asked if turned else asked[:, k],
+            nodes, channels, k * matrices.pattern.entries, matrices.decay, matrices.home,
+            coins.words, coins.per_run, coins.dropped, coins.factor,
+            TURNED=turned, KIND=coins.kind, LOOPS=matrices.always is not None, **part.sizes,
+        )  # fmt: skip
 
 
 def _given(matrices: Matrices) -> tuple[Tensor, Tensor]:
@@ -89,27 +88,27 @@ def _scales(
     tl.store(scale + place, 1.0 / tl.sqrt(tl.where(number < nodes, total, 1.0)), mask=number < nodes)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["begin", "end", "coin_start"])
 def _listen(
-    pointers, columns, schedule, order, weights, always, scale, scale_per_run, start, lower, upper, states, unit, asked,
-    nodes, channels, coin_start, decay, home, words, words_per_run, dropped, factor,
+    pointers, columns, schedule, order, begin, end, weights, always, scale, scale_per_run,
+    start, lower, upper, states, unit, asked, nodes, channels, coin_start, decay, home, words, words_per_run, dropped, factor,
     TURNED: tl.constexpr, KIND: tl.constexpr, LOOPS: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(1)
-    number = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    node = tl.load(schedule + number, mask=number < nodes, other=0)
-    first = tl.load(pointers + node, mask=number < nodes, other=0)
-    last = tl.load(pointers + node + 1, mask=number < nodes, other=0)
+    number = begin + tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    node = tl.load(schedule + number, mask=number < end, other=0)
+    first = tl.load(pointers + node, mask=number < end, other=0)
+    last = tl.load(pointers + node + 1, mask=number < end, other=0)
     scale += run.to(tl.int64) * scale_per_run
-    size = tl.load(scale + node, mask=number < nodes, other=0.0) * decay
+    size = tl.load(scale + node, mask=number < end, other=0.0) * decay
     mine = run.to(tl.int64) * states * nodes * channels
     start += mine
     lower += mine
     upper += mine
     heard = upper if TURNED else lower
-    for begin in range(0, channels, CHANNELS):
-        channel = begin + tl.arange(0, CHANNELS)
+    for block in range(0, channels, CHANNELS):
+        channel = block + tl.arange(0, CHANNELS)
         wide = channel < channels
         total = tl.zeros((ROWS, CHANNELS), tl.float32)
         for at in range(0, tl.max(last - first), ENTRIES):
@@ -122,7 +121,7 @@ def _listen(
             place = column[:, :, None] * channels + channel[None, None, :]
             said = tl.load(heard + place, mask=left[:, :, None] & wide[None, None, :], other=0.0)
             total += tl.sum(value[:, :, None] * said, axis=1)
-        there = (number < nodes)[:, None] & wide[None, :]
+        there = (number < end)[:, None] & wide[None, :]
         place = node[:, None] * channels + channel[None, :]
         new = size[:, None] * total
         if TURNED:
@@ -132,17 +131,18 @@ def _listen(
             tl.store(upper + place, new, mask=there)
             answer = tl.sum(new * tl.load(unit + run * channels + channel, mask=wide, other=0.0)[None, :], axis=1)
             into = asked + run.to(tl.int64) * (states - 1) * nodes + node
-            if begin > 0:
-                answer += tl.load(into, mask=number < nodes, other=0.0)
-            tl.store(into, answer, mask=number < nodes)
+            if block > 0:
+                answer += tl.load(into, mask=number < end, other=0.0)
+            tl.store(into, answer, mask=number < end)
 
 
 def combine(z: Tensor, h: Tensor, updates: Tensor | None, budget: float, found: tuple[Tensor, Tensor, Tensor]) -> None:
     """Fill the output (runs, nodes, channels), the steps and the remainder (runs, nodes)."""
     runs, _, nodes, channels = z.shape
-    _combine[(triton.cdiv(nodes, NODES), runs)](
+    width = triton.next_power_of_2(channels)
+    _combine[triton.cdiv(nodes, BLOCK // width), runs](
         z, h, h if updates is None else updates, budget, *found, nodes, channels, h.shape[1],
-        DROPS=updates is not None, NODES=NODES, CHANNELS=triton.next_power_of_2(channels),
+        DROPS=updates is not None, NODES=BLOCK // width, CHANNELS=width,
     )  # fmt: skip
 
 
@@ -193,9 +193,10 @@ def combine_back(
     """The gradients of z, but for what flows from step to step, and of what the halting unit said."""
     runs, _, nodes, channels = z.shape
     to_z, to_asked = torch.empty_like(z), torch.empty_like(h)
-    _combine_back[(triton.cdiv(nodes, NODES), runs)](
+    width = triton.next_power_of_2(channels)
+    _combine_back[triton.cdiv(nodes, BLOCK // width), runs](
         z, h, h if updates is None else updates, unit, taken, *gradients, to_z, to_asked, nodes, channels, h.shape[1],
-        DROPS=updates is not None, NODES=NODES, CHANNELS=triton.next_power_of_2(channels),
+        DROPS=updates is not None, NODES=BLOCK // width, CHANNELS=width,
     )  # fmt: skip
     return to_z, to_asked
 

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from apgcn.kernels.gpu.entries import Tossed, block_sizes, entry_weights, rows_of, tossed
+from apgcn.kernels.gpu.entries import Tossed, entry_weights, parts_of, rows_of, tossed
 from apgcn.noise import Coins
 from apgcn.pattern import Pattern
 
@@ -34,22 +34,21 @@ def multiply(
     rows = pattern.shape[1 if turned else 0]
     output = dense.new_empty(runs, rows, channels)
     features, hidden = Tossed.of(coins, values), Tossed.of(hidden_coins, values)
-    sizes = block_sizes(channels)
-    grid = (triton.cdiv(rows, sizes["ROWS"]), runs, triton.cdiv(channels, sizes["CHANNELS"]))
-    _multiply[grid](
-        *rows_of(pattern, turned=turned),
-        values.contiguous(), 0 if len(values) == 1 else pattern.entries,
-        dense, dense.shape[1], dense if bias is None else bias.contiguous(), output, rows, channels,
-        features.words, features.per_run, features.dropped, features.factor,
-        hidden.words, hidden.per_run, hidden.dropped, hidden.factor,
-        TURNED=turned, KIND=features.kind, HIDDEN=bias is not None, HIDDEN_KIND=hidden.kind, **sizes,
-    )  # fmt: skip
+    for part in parts_of(pattern, channels, turned=turned):
+        _multiply[part.programs, runs, triton.cdiv(channels, part.sizes["CHANNELS"])](
+            *rows_of(pattern, turned=turned), part.first, part.last,
+            values.contiguous(), 0 if len(values) == 1 else pattern.entries,
+            dense, dense.shape[1], dense if bias is None else bias.contiguous(), output, rows, channels,
+            features.words, features.per_run, features.dropped, features.factor,
+            hidden.words, hidden.per_run, hidden.dropped, hidden.factor,
+            TURNED=turned, KIND=features.kind, HIDDEN=bias is not None, HIDDEN_KIND=hidden.kind, **part.sizes,
+        )  # fmt: skip
     return output
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["begin", "end"])
 def _multiply(
-    pointers, columns, schedule, order,
+    pointers, columns, schedule, order, begin, end,
     values, values_per_run, dense, dense_rows, bias, output, rows, channels,
     words, words_per_run, dropped, factor,
     hidden_words, hidden_words_per_run, hidden_dropped, hidden_factor,
@@ -57,10 +56,10 @@ def _multiply(
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(1)
-    number = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    row = tl.load(schedule + number, mask=number < rows, other=0)
-    first = tl.load(pointers + row, mask=number < rows, other=0)
-    last = tl.load(pointers + row + 1, mask=number < rows, other=0)
+    number = begin + tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    row = tl.load(schedule + number, mask=number < end, other=0)
+    first = tl.load(pointers + row, mask=number < end, other=0)
+    last = tl.load(pointers + row + 1, mask=number < end, other=0)
     channel = tl.program_id(2) * CHANNELS + tl.arange(0, CHANNELS)
     wide = channel < channels
     values += run.to(tl.int64) * values_per_run
@@ -75,7 +74,7 @@ def _multiply(
         place = column[:, :, None] * channels + channel[None, None, :]
         said = tl.load(dense + place, mask=left[:, :, None] & wide[None, None, :], other=0.0)
         total += tl.sum(value[:, :, None] * said, axis=1)
-    there = (number < rows)[:, None] & wide[None, :]
+    there = (number < end)[:, None] & wide[None, :]
     place = row[:, None] * channels + channel[None, :]
     if HIDDEN:
         total = tl.maximum(total + tl.load(bias + run * channels + channel, mask=wide, other=0.0)[None, :], 0.0)
