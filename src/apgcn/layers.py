@@ -112,7 +112,7 @@ class TwoLayers(nn.Module):
 
     def forward(self, x: Tensor | SparseMatrix, noise: Noise | None = None) -> Tensor:
         kernels = kernels_for(self.first.weight)
-        if isinstance(x, SparseMatrix) and kernels:
+        if isinstance(x, SparseMatrix) and kernels and (noise or not x.rather_dense):
             return self.second(self._hidden(x, noise, kernels))
         h = self.first(dropout(x, self.rate, noise)).relu()
         return self.second(dropout(h, self.rate, noise))

@@ -90,7 +90,7 @@ class PageRank:
         else:
             whole = adjacency.normalized
             coins = _tossed(whole.pattern, self.edge_dropout, steps=steps, noise=noise)
-            all_steps = Matrices(whole.pattern, whole.values, always=None, coins=coins, renormalize=False)
+            all_steps = Matrices(whole.pattern, whole.values, keeps_loops=False, coins=coins, renormalize=False)
         return all_steps._replace(decay=1 - self.teleport, home=self.teleport)
 
 
@@ -165,7 +165,7 @@ OPERATORS: Mapping[str, Callable[[int, Noise], Any]] = {
 def _normalized(adjacency: Adjacency, rate: float, *, steps: int, noise: Noise | None) -> Matrices:
     """`step_matrices`, for written-out loops."""
     coins = _tossed(adjacency.pattern, rate, steps=steps, noise=noise)
-    return Matrices(adjacency.pattern, adjacency.weights, always=adjacency.loops, coins=coins, renormalize=True)
+    return Matrices(adjacency.pattern, adjacency.weights, keeps_loops=True, coins=coins, renormalize=True)
 
 
 def _tossed(pattern: Pattern, rate: float, *, steps: int, noise: Noise | None) -> Coins | None:

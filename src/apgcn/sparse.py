@@ -7,6 +7,7 @@ the runs share the values (evaluation), they stand side by side as channels of o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from torch import Tensor
 from apgcn.kernels import kernels_for
 from apgcn.noise import Coins
 from apgcn.pattern import Pattern
+
+DENSE = 0.05  # of the places hold a value: then a GPU multiplies faster as if all did
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +45,23 @@ class SparseMatrix:
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """Times a dense tensor of shape (runs, columns, channels): (runs, rows, channels)."""
+        if self.rather_dense:
+            return self.dense @ dense
         if self.values.requires_grad or dense.device.type == "cpu":  # once, for both directions
             return _Product.apply(self.dropped, dense, self.pattern, None)
         return _Product.apply(self.values, dense, self.pattern, self.coins)
+
+    @property
+    def rather_dense(self) -> bool:
+        """Whether a GPU multiplies it faster with the zeros written out."""
+        rows, columns = self.pattern.shape
+        alike = self.coins is None and self.values.ndim == 1 and not self.values.requires_grad
+        return alike and self.values.is_cuda and self.pattern.entries > DENSE * rows * columns
+
+    @cached_property
+    def dense(self) -> Tensor:
+        """All places, the empty ones too, of shared values: (rows, columns)."""
+        return self.to_dense()
 
     @property
     def dropped(self) -> Tensor:

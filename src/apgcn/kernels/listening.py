@@ -26,8 +26,8 @@ class Matrices(NamedTuple):
     pattern : Pattern
     weights : Tensor of shape (entries,)
         The whole graph's.
-    always : Tensor of shape (entries,) or None
-        1 where an entry is never dropped.
+    keeps_loops : bool
+        Whether a node's own entry is never dropped.
     coins : Coins of shape (runs, steps, entries) or None
         What is dropped.
     renormalize : bool
@@ -37,7 +37,7 @@ class Matrices(NamedTuple):
 
     pattern: Pattern
     weights: Tensor
-    always: Tensor | None
+    keeps_loops: bool
     coins: Coins | None
     renormalize: bool
     decay: float = 1.0

@@ -98,7 +98,7 @@ class Pack:
 
     def _forget_records(self) -> None:
         self._steps: dict[tuple[bool, ...], Repeated[None]] = {}
-        self._assessment = Repeated(self._assess, device=self.device)
+        self._assessment: Repeated[Evaluation] = Repeated(device=self.device)
 
     @property
     def going(self) -> bool:
@@ -130,8 +130,8 @@ class Pack:
         for parameter, learns in zip(self.model.parameters(), learning, strict=True):
             parameter.requires_grad_(learns)
         if learning not in self._steps:
-            self._steps[learning] = Repeated(self._step, device=self.device)
-        self._steps[learning]()
+            self._steps[learning] = Repeated(device=self.device)
+        self._steps[learning](self._step)
 
     def _step(self) -> None:
         self.noise.rewind()
@@ -142,7 +142,7 @@ class Pack:
 
     def assess(self) -> Evaluation:
         """Evaluate every run, and keep the weights of those that are at their best."""
-        return self._assessment()
+        return self._assessment(self._assess)
 
     def _assess(self) -> Evaluation:
         found = self.evaluate()

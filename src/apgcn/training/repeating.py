@@ -23,29 +23,29 @@ class Repeated(Generic[Result]):
     there; then it is recorded. On a processor it is always done as it stands.
     """
 
-    def __init__(self, work: Callable[[], Result], *, device: torch.device):
-        self._work = work
+    def __init__(self, *, device: torch.device):
         self._records = device.type == "cuda"
         self._done_before = False
         self._recorded: tuple[torch.cuda.CUDAGraph, Result] | None = None
 
-    def __call__(self) -> Result:
+    def __call__(self, work: Callable[[], Result]) -> Result:
+        """Do the work, which must be the same every time."""
         if self._recorded is None and self._records and self._done_before:
-            self._record()
+            self._record(work)
         if self._recorded is None:
             self._done_before = True
-            return self._work()
+            return work()
         graph, result = self._recorded
         graph.replay()
         return result
 
-    def _record(self) -> None:
+    def _record(self, work: Callable[[], Result]) -> None:
         torch.cuda.empty_cache()  # what the first time left behind
         graph = torch.cuda.CUDAGraph()
         try:
             graph.capture_begin()
             try:
-                result = self._work()
+                result = work()
             finally:
                 graph.capture_end()
         except RuntimeError as error:

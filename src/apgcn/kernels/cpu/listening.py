@@ -34,25 +34,26 @@ def prepare(matrices: Matrices) -> tuple[Tensor, Tensor]:
     kept = weights.new_ones(1, 1, len(weights)) if coins is None else coins.factors()
     left = torch.empty_like(kept)
     scale = kept.new_ones(*kept.shape[:2], matrices.pattern.shape[0])
-    always = torch.zeros_like(weights) if matrices.always is None else matrices.always
     factor = np.float32(1 if coins is None else coins.factor)
-    rows, given = rows_of(matrices.pattern), arrays_of(weights, always, kept)
-    _drop(*rows, *given, factor, matrices.renormalize, *arrays_of(left, scale))
+    rows, given = rows_of(matrices.pattern), arrays_of(weights, kept)
+    _drop(*rows, *given, factor, matrices.keeps_loops, matrices.renormalize, *arrays_of(left, scale))
     return left, scale
 
 
 @njit(**OPTIONS)
-def _drop(pointers, columns, weights, always, kept, factor, renormalize, left, scale):
+def _drop(pointers, columns, weights, kept, factor, keeps_loops, renormalize, left, scale):
     for run in range(kept.shape[0]):
         for step in range(kept.shape[1]):
             coins, into, own = kept[run, step], left[run, step], scale[run, step]
             for entry in range(len(into)):
-                into[entry] = max(coins[entry], always[entry] * factor) * weights[entry]
-            if renormalize:
-                for node in range(len(own)):
-                    total = ZERO
-                    for entry in range(pointers[node], pointers[node + 1]):
-                        total += into[entry]
+                into[entry] = coins[entry] * weights[entry]
+            for node in range(len(own)):
+                total = ZERO
+                for entry in range(pointers[node], pointers[node + 1]):
+                    if keeps_loops and columns[entry] == node:
+                        into[entry] = factor * weights[entry]
+                    total += into[entry]
+                if renormalize:
                     own[node] = ONE / np.sqrt(total)
 
 

@@ -54,16 +54,17 @@ class Part(NamedTuple):
 
 
 def parts_of(pattern: Pattern, channels: int, *, turned: bool = False) -> list[Part]:
-    """The heavy rows, and the others.
+    """All rows, or where there are few channels, the heavy ones and the others.
 
     A program has as many entries at a time as threads, so that each thread finds out about one.
     """
     csr = pattern.turned if turned else pattern.straight
     rows = len(csr.schedule)
     width = min(64, triton.next_power_of_2(channels))
-    at_once = {"ROWS": 1, "ENTRIES": 32, "num_warps": 1} if width > 16 else {"ROWS": 4, "ENTRIES": 8, "num_warps": 1}
+    if width > 16:
+        return [Part(0, rows, {"ROWS": 1, "ENTRIES": 32, "num_warps": 1, "CHANNELS": width})]
     heavy = Part(0, csr.heavy, {"ROWS": 1, "ENTRIES": 128, "num_warps": 4, "CHANNELS": width})
-    light = Part(csr.heavy, rows, {**at_once, "CHANNELS": width})
+    light = Part(csr.heavy, rows, {"ROWS": 4, "ENTRIES": 8, "num_warps": 1, "CHANNELS": width})
     return [part for part in (heavy, light) if part.first < part.last]
 
 
@@ -80,18 +81,21 @@ def tossed(words, per_run, run, place, wanted, KIND: tl.constexpr, dropped):
 
 
 @triton.jit
-def entry_weights(
-    entry, there, columns, order, values, always, words, per_run, dropped, factor, run, coin_start,
+def entries_left(
+    row, entry, there, columns, order, values, words, per_run, dropped, factor, run, coin_start,
     TURNED: tl.constexpr, KIND: tl.constexpr, LOOPS: tl.constexpr,
 ):  # fmt: skip
-    """The columns of some entries, their values after dropout, and which of them are left."""
+    """The columns of some entries, their values after dropout, and which of them are left.
+
+    With LOOPS a node's own entry is never dropped. The values stand in the order of the entries; what the coins are
+    tossed for stands, TURNED, in another.
+    """
     column = tl.load(columns + entry, mask=there, other=0)
-    place = tl.load(order + entry, mask=there, other=0) if TURNED else entry
     left = there
     if KIND != 0:
+        place = tl.load(order + entry, mask=there, other=0) if TURNED else entry
         kept = tossed(words, per_run, run, coin_start + place, there, KIND, dropped) != 0
         if LOOPS:
-            kept = kept | (tl.load(always + place, mask=there, other=0.0) != 0.0)
+            kept = kept | (column == row)
         left = there & kept
-    value = tl.load(values + place, mask=left, other=0.0) * factor
-    return column, value, left
+    return column, tl.load(values + entry, mask=left, other=0.0) * factor, left

@@ -7,10 +7,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from apgcn.kernels.gpu.entries import Tossed, entry_weights, parts_of, rows_of
+from apgcn.kernels.gpu.entries import Tossed, entries_left, parts_of, rows_of
 from apgcn.kernels.listening import Matrices
 
-BLOCK = 512  # values of nodes that a program combines at a time
+BLOCK = 256  # values of nodes that a program combines at a time
 
 
 def width(channels: int) -> int:
@@ -26,9 +26,9 @@ def prepare(matrices: Matrices) -> tuple[Tensor]:
         return (matrices.weights.new_ones(1, 1, nodes),)
     scale = matrices.weights.new_empty(runs, steps, nodes)
     _scales[(triton.cdiv(nodes, 32), steps, runs)](
-        *rows_of(matrices.pattern), *_given(matrices), scale, nodes, matrices.pattern.entries, coins.words,
+        *rows_of(matrices.pattern), matrices.weights, scale, nodes, matrices.pattern.entries, coins.words,
         coins.per_run, coins.dropped, coins.factor,
-        KIND=coins.kind, LOOPS=matrices.always is not None, ROWS=32, ENTRIES=8, num_warps=2,
+        KIND=coins.kind, LOOPS=matrices.keeps_loops, ROWS=32, ENTRIES=8, num_warps=2,
     )  # fmt: skip
     return (scale,)
 
@@ -41,6 +41,7 @@ def listen(matrices: Matrices, prepared: tuple[Tensor], z: Tensor, unit: Tensor,
 
 def listen_back(matrices: Matrices, prepared: tuple[Tensor], to_z: Tensor) -> None:
     """Bring the gradients of z^1, ..., z^T home to z^0, in place; shape as z."""
+    matrices = matrices._replace(weights=matrices.weights.index_select(0, matrices.pattern.order))
     for k in reversed(range(to_z.shape[1] - 1)):
         _step(matrices, prepared[0], to_z, k, to_z, to_z, turned=True)
     if matrices.home:
@@ -53,22 +54,18 @@ def _step(matrices: Matrices, scale: Tensor, z: Tensor, k: int, unit: Tensor, as
     coins = Tossed.of(matrices.coins, matrices.weights)
     for part in parts_of(matrices.pattern, channels, turned=turned):
         _listen[part.programs, runs](
-            *rows_of(matrices.pattern, turned=turned), part.first, part.last, *_given(matrices),
+            *rows_of(matrices.pattern, turned=turned), part.first, part.last, matrices.weights,
             scale[:, k % scale.shape[1]], 0 if len(scale) == 1 else scale.stride(0),
             z[:, 0], z[:, k], z[:, k + 1], states, unit, asked if turned else asked[:, k],
             nodes, channels, k * matrices.pattern.entries, matrices.decay, matrices.home,
             coins.words, coins.per_run, coins.dropped, coins.factor,
-            TURNED=turned, KIND=coins.kind, LOOPS=matrices.always is not None, **part.sizes,
+            TURNED=turned, KIND=coins.kind, LOOPS=matrices.keeps_loops, **part.sizes,
         )  # fmt: skip
-
-
-def _given(matrices: Matrices) -> tuple[Tensor, Tensor]:
-    return matrices.weights, matrices.weights if matrices.always is None else matrices.always
 
 
 @triton.jit
 def _scales(
-    pointers, columns, schedule, order, weights, always, scale, nodes, entries, words, words_per_run, dropped, factor,
+    pointers, columns, schedule, order, weights, scale, nodes, entries, words, words_per_run, dropped, factor,
     KIND: tl.constexpr, LOOPS: tl.constexpr, ROWS: tl.constexpr, ENTRIES: tl.constexpr,
 ):  # fmt: skip
     step, run = tl.program_id(1), tl.program_id(2)
@@ -79,9 +76,9 @@ def _scales(
     total = tl.zeros((ROWS,), tl.float32)
     for at in range(0, tl.max(last - first), ENTRIES):
         entry = first[:, None] + at + tl.arange(0, ENTRIES)[None, :]
-        _, value, _ = entry_weights(
-            entry, entry < last[:, None], columns, order, weights, always, words, words_per_run, dropped, factor, run,
-            step * entries, False, KIND, LOOPS,
+        _, value, _ = entries_left(
+            node[:, None], entry, entry < last[:, None], columns, order, weights, words, words_per_run, dropped, factor,
+            run, step * entries, False, KIND, LOOPS,
         )  # fmt: skip
         total += tl.sum(value, axis=1)
     place = (run.to(tl.int64) * tl.num_programs(1) + step) * nodes + node
@@ -90,8 +87,9 @@ def _scales(
 
 @triton.jit(do_not_specialize=["begin", "end", "coin_start"])
 def _listen(
-    pointers, columns, schedule, order, begin, end, weights, always, scale, scale_per_run,
-    start, lower, upper, states, unit, asked, nodes, channels, coin_start, decay, home, words, words_per_run, dropped, factor,
+    pointers, columns, schedule, order, begin, end, weights, scale, scale_per_run,
+    start, lower, upper, states, unit, asked, nodes, channels, coin_start, decay, home,
+    words, words_per_run, dropped, factor,
     TURNED: tl.constexpr, KIND: tl.constexpr, LOOPS: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
@@ -110,17 +108,18 @@ def _listen(
     for block in range(0, channels, CHANNELS):
         channel = block + tl.arange(0, CHANNELS)
         wide = channel < channels
-        total = tl.zeros((ROWS, CHANNELS), tl.float32)
+        heard_from = tl.zeros((ROWS, ENTRIES, CHANNELS), tl.float32)
         for at in range(0, tl.max(last - first), ENTRIES):
             entry = first[:, None] + at + tl.arange(0, ENTRIES)[None, :]
-            column, value, left = entry_weights(
-                entry, entry < last[:, None], columns, order, weights, always, words, words_per_run, dropped, factor,
-                run, coin_start, TURNED, KIND, LOOPS,
+            column, value, left = entries_left(
+                node[:, None], entry, entry < last[:, None], columns, order, weights, words, words_per_run, dropped,
+                factor, run, coin_start, TURNED, KIND, LOOPS,
             )  # fmt: skip
             value *= tl.load(scale + column, mask=left, other=0.0)
             place = column[:, :, None] * channels + channel[None, None, :]
             said = tl.load(heard + place, mask=left[:, :, None] & wide[None, None, :], other=0.0)
-            total += tl.sum(value[:, :, None] * said, axis=1)
+            heard_from += value[:, :, None] * said
+        total = tl.sum(heard_from, axis=1)
         there = (number < end)[:, None] & wide[None, :]
         place = node[:, None] * channels + channel[None, :]
         new = size[:, None] * total

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from apgcn.kernels.gpu.entries import Tossed, entry_weights, parts_of, rows_of, tossed
+from apgcn.kernels.gpu.entries import Tossed, entries_left, parts_of, rows_of, tossed
 from apgcn.noise import Coins
 from apgcn.pattern import Pattern
 
@@ -33,6 +33,8 @@ def multiply(
     runs, _, channels = dense.shape
     rows = pattern.shape[1 if turned else 0]
     output = dense.new_empty(runs, rows, channels)
+    if turned:
+        values = values.index_select(1, pattern.order)
     features, hidden = Tossed.of(coins, values), Tossed.of(hidden_coins, values)
     for part in parts_of(pattern, channels, turned=turned):
         _multiply[part.programs, runs, triton.cdiv(channels, part.sizes["CHANNELS"])](
@@ -67,9 +69,9 @@ def _multiply(
     total = tl.zeros((ROWS, CHANNELS), tl.float32)
     for at in range(0, tl.max(last - first), ENTRIES):
         entry = first[:, None] + at + tl.arange(0, ENTRIES)[None, :]
-        column, value, left = entry_weights(
-            entry, entry < last[:, None], columns, order, values, values, words, words_per_run, dropped, factor, run, 0,
-            TURNED, KIND, False,
+        column, value, left = entries_left(
+            row[:, None], entry, entry < last[:, None], columns, order, values, words, words_per_run, dropped, factor,
+            run, 0, TURNED, KIND, False,
         )  # fmt: skip
         place = column[:, :, None] * channels + channel[None, None, :]
         said = tl.load(dense + place, mask=left[:, :, None] & wide[None, None, :], other=0.0)
