@@ -85,6 +85,26 @@ def check_listening(adjacency, operator, channels, runs, *, updates, training):
     assert len(taken[0].unique()) > 1, "a test in which all nodes stop together shows little"
 
 
+def test_some_nodes_get_what_they_would_get_with_all(loops):
+    """And when all of these have halted, nobody listens any more."""
+    adjacency = Adjacency(random_graph(4), device="cpu", dtype=torch.float32)
+    layer = AdaptivePropagation(NormalizedAdjacency(), channels=3, noise=Noise([1, 2]), max_steps=8)
+    layer.halting_unit.weight.data.abs_()
+    layer.halting_unit.bias.data.fill_(-1)
+    seeds = (3 * torch.randn(2, adjacency.nodes, 3, generator=torch.manual_seed(1))).requires_grad_()
+    everybody = layer(seeds, adjacency, Noise([5, 6]))
+    early = everybody.steps.argsort(dim=1)[:, :4]
+    assert everybody.steps.gather(1, early).max() < everybody.steps.max()
+    answers = []
+    for given in (layer(seeds, adjacency, Noise([5, 6]), early), everybody):
+        parts = [part.gather(1, early) for part in (given.steps, given.remainder)]
+        output = given.output.gather(1, early[..., None].expand(-1, -1, 3))
+        inputs = [seeds, *layer.halting_unit.parameters()]
+        answers.append([*parts, output, *torch.autograd.grad(output.square().sum() + parts[1].sum(), inputs)])
+    for some, every in zip(*answers, strict=True):
+        torch.testing.assert_close(some, every, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("rate", [0.0, 0.5, 0.3])
 @pytest.mark.parametrize("hidden", [5, 16, 64, 70])
 def test_two_layers_over_sparse_features(loops, hidden, rate):

@@ -134,11 +134,14 @@ class AdaptivePropagation(nn.Module):
         self.halting_unit = Linear(channels, 1, noise=noise)
         nn.init.constant_(self.halting_unit.bias, -math.log(max_steps))  # logit(1 / (T + 1)) = -log T
 
-    def forward(self, seeds: Tensor, adjacency: Adjacency, noise: Noise | None = None) -> Propagated:
+    def forward(
+        self, seeds: Tensor, adjacency: Adjacency, noise: Noise | None = None, nodes: Tensor | None = None
+    ) -> Propagated:
+        """Where `nodes` (runs, m) are given, what comes back for others need not be right."""
         seeds = dropout(seeds, self.seed_dropout, noise)
         kernels = kernels_for(seeds, adjacency.weights)
         if kernels and hasattr(self.operator, "matrices"):
-            return self._written_out(kernels, seeds, adjacency, noise)
+            return self._written_out(kernels, seeds, adjacency, noise, nodes)
         z = torch.stack([*listen(self.operator, seeds, adjacency, steps=self.max_steps, noise=noise)])
         h = torch.sigmoid(z[1:] @ self.halting_unit.weight + self.halting_unit.bias).squeeze(-1)  # (T, runs, nodes)
         steps = halting.stopping_times(h, epsilon=self.epsilon)
@@ -147,14 +150,21 @@ class AdaptivePropagation(nn.Module):
         output = self._combine(z, p, steps, noise)
         return Propagated(output, steps=steps, remainder=remainder)
 
-    def _written_out(self, kernels: ModuleType, seeds: Tensor, adjacency: Adjacency, noise: Noise | None) -> Propagated:
+    def _written_out(
+        self,
+        kernels: ModuleType,
+        seeds: Tensor,
+        adjacency: Adjacency,
+        noise: Noise | None,
+        nodes: Tensor | None,
+    ) -> Propagated:
         matrices = self.operator.matrices(adjacency, steps=self.max_steps, noise=noise)  # type: ignore[attr-defined]
         updates = None
         if noise is not None and self.update_dropout > 0:
             updates = noise.keep(self.max_steps, seeds.shape[1], rate=self.update_dropout).contiguous()
         runs = max(len(seeds), len(self.halting_unit.weight), noise.runs if noise else 1)
         given = (one.expand(runs, -1, -1) for one in (seeds, self.halting_unit.weight, self.halting_unit.bias))
-        return Propagated(*Listening.apply(*given, updates, matrices, self.max_steps, self.epsilon, kernels))
+        return Propagated(*Listening.apply(*given, updates, nodes, matrices, self.max_steps, self.epsilon, kernels))
 
     def _combine(self, z: Tensor, p: Tensor, steps: Tensor, noise: Noise | None) -> Tensor:
         """`halting.combine`, written as one weighted sum over z^0..z^T, with the script's dropout on updates."""

@@ -16,7 +16,7 @@ from apgcn.kernels import kernels_for
 from apgcn.noise import Coins
 from apgcn.pattern import Pattern
 
-DENSE = 0.05  # of the places hold a value: then a GPU multiplies faster as if all did
+DENSE = 0.2  # of the places hold a value: then a GPU multiplies faster as if all did
 
 
 @dataclass(frozen=True, eq=False)

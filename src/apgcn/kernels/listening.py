@@ -47,7 +47,8 @@ class Matrices(NamedTuple):
 class Listening(torch.autograd.Function):
     """Output, steps and remainder from seeds (runs, nodes, channels), Q (runs, channels, 1) and q (runs, 1, 1).
 
-    `updates` (runs, steps, nodes) multiplies each node's update at each step; None is 1.
+    `updates` (runs, steps, nodes) multiplies each node's update at each step; None is 1. Where `nodes` (runs, m) are
+    given, only what they get is right. Nobody listens on when all of these have halted.
     """
 
     @staticmethod
@@ -57,33 +58,26 @@ class Listening(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor,
         updates: Tensor | None,
+        nodes: Tensor | None,
         matrices: Matrices,
         steps: int,
         epsilon: float,
         kernels: ModuleType,
     ):
-        runs, nodes, channels = seeds.shape
-        width = kernels.width(channels)
-        z = seeds.new_empty(runs, steps + 1, nodes, width)
-        z[:, 0, :, :channels] = seeds
-        z[:, 0, :, channels:] = 0
-        unit = weight.new_zeros(runs, width)
-        unit[:, :channels] = weight.squeeze(-1)
-        prepared = kernels.prepare(matrices)
-        h = seeds.new_empty(runs, steps, nodes)
-        kernels.listen(matrices, prepared, z, unit, h)
-        h = h.add_(bias).sigmoid_()
-        taken = torch.empty(runs, nodes, dtype=torch.int64, device=seeds.device)
-        found = seeds.new_empty(runs, nodes, channels), taken, seeds.new_empty(runs, nodes)
-        kernels.combine(z, h, updates, 1 - epsilon, found)
-        ctx.save_for_backward(z, h, updates, unit, taken, *prepared)
+        runs, count, channels = seeds.shape
+        unit, budget = weight.squeeze(-1).contiguous(), 1 - epsilon
+        z, h, kept = kernels.listen(matrices, seeds, unit, bias.flatten(), nodes, steps, budget)
+        taken = torch.empty(runs, count, dtype=torch.int64, device=seeds.device)
+        found = seeds.new_empty(runs, count, channels), taken, seeds.new_empty(runs, count)
+        kernels.combine(z, h, updates, nodes, budget, found)
+        ctx.save_for_backward(z, h, updates, unit, taken, *kept)
         ctx.matrices, ctx.kernels = matrices, kernels
         ctx.mark_non_differentiable(taken)
         return found
 
     @staticmethod
     def backward(ctx, to_output: Tensor, _: Tensor, to_remainder: Tensor):
-        z, h, updates, unit, taken, *prepared = ctx.saved_tensors
+        z, h, updates, unit, taken, *kept = ctx.saved_tensors
         channels = to_output.shape[-1]
         gradients = to_output.contiguous(), to_remainder.contiguous()
         to_z, to_asked = ctx.kernels.combine_back(z, h, updates, unit, taken, gradients)
@@ -92,5 +86,5 @@ class Listening(torch.autograd.Function):
             said = to_asked.flatten(1)[:, None]  # (runs, 1, steps * nodes)
             to_weight = (said @ z[:, 1:].flatten(1, 2)).transpose(1, 2)[:, :channels]
             to_bias = said.sum(-1, keepdim=True)
-        ctx.kernels.listen_back(ctx.matrices, tuple(prepared), to_z)
-        return to_z[:, 0, :, :channels], to_weight, to_bias, *[None] * 5
+        ctx.kernels.listen_back(ctx.matrices, tuple(kept), to_z)
+        return to_z[:, 0, :, :channels], to_weight, to_bias, *[None] * 6

@@ -142,6 +142,9 @@ class APGCN(Network):
         """Logits, steps and remainders of all nodes. With noise this is training, without it evaluation."""
         return self.propagation(self.predict(graph.features, noise), graph.adjacency, noise)
 
+    def at(self, nodes: Tensor, graph: GraphTensors, noise: Noise) -> Propagated:
+        return self.propagation(self.predict(graph.features, noise), graph.adjacency, noise, nodes)
+
     def penalties(self, outcome: Propagated, nodes: Tensor) -> Tensor:
         """penalty * mean over some nodes (runs, m) of K + R, one value per run: what listening costs."""
         return self.settings.penalty * torch.gather(outcome.cost, 1, nodes).mean(1)

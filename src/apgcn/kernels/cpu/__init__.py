@@ -1,7 +1,7 @@
 """Loops compiled by numba for one thread of a processor."""
 
 from apgcn.kernels.cpu.hidden import hidden_layer, hidden_layer_back
-from apgcn.kernels.cpu.listening import combine, combine_back, listen, listen_back, prepare, width
+from apgcn.kernels.cpu.listening import combine, combine_back, listen, listen_back
 from apgcn.kernels.cpu.products import multiply
 
 PACKED = False  # these loops want coins unpacked, once for both directions
@@ -15,6 +15,4 @@ __all__ = [
     "listen",
     "listen_back",
     "multiply",
-    "prepare",
-    "width",
 ]

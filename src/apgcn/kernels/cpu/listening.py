@@ -12,20 +12,17 @@ import numpy as np
 import torch
 from numba import njit
 from torch import Tensor
+from torch.nn import functional
 
 from apgcn.kernels.cpu.compiling import ONE, OPTIONS, ZERO, arrays_of, rows_of
 from apgcn.kernels.cpu.rows import row_loops
 from apgcn.kernels.listening import Matrices
 
 LANES = 8
+ROUNDING = 1e-5  # of a budget: two ways to compute h must agree that it is filled
 
 
-def width(channels: int) -> int:
-    """How many floats a node's state takes."""
-    return -(-channels // LANES) * LANES
-
-
-def prepare(matrices: Matrices) -> tuple[Tensor, Tensor]:
+def _prepared(matrices: Matrices) -> tuple[Tensor, Tensor]:
     """What is left of the edges after dropping, (1 or runs, 1 or steps, entries), and the scale of every node.
 
     A_k = S_k W_k S_k with the diagonal S_k = D_k^-1/2, (1 or runs, 1 or steps, nodes).
@@ -57,18 +54,39 @@ def _drop(pointers, columns, weights, kept, factor, keeps_loops, renormalize, le
                     own[node] = ONE / np.sqrt(total)
 
 
-def listen(matrices: Matrices, prepared: tuple[Tensor, Tensor], z: Tensor, unit: Tensor, asked: Tensor) -> None:
-    """Fill z^1, ..., z^T and what the halting unit says of them.
+def listen(
+    matrices: Matrices, seeds: Tensor, unit: Tensor, bias: Tensor, nodes: Tensor | None, steps: int, budget: float
+) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+    """z^0, ..., z^T (runs, T + 1, nodes, channels filled up), h^1, ..., h^T (runs, T, nodes), and the matrices.
 
     Shapes
     ------
-    z : (runs, T + 1, nodes, width), z^0 given
-    unit : (runs, width), Q
-    asked : (runs, T, nodes)
+    seeds : (runs, nodes, channels)
+    unit : (runs, channels), Q
+    bias : (runs,), q
+    nodes : (runs, m), for whom the others listen; all where None
     """
-    kernel, _ = _steps(z.shape[-1])
-    factors = np.float32(matrices.decay), np.float32(matrices.home)
-    kernel(*rows_of(matrices.pattern), *arrays_of(*prepared), *factors, *arrays_of(z, unit, asked))
+    runs, count, channels = seeds.shape
+    width = -(-channels // LANES) * LANES
+    z, h = seeds.new_empty(runs, steps + 1, count, width), seeds.new_empty(runs, steps, count)
+    z[:, 0, :, :channels] = seeds
+    z[:, 0, :, channels:] = 0
+    prepared = _prepared(matrices)
+    watched = torch.arange(count)[None] if nodes is None else nodes
+    kernel, _ = _steps(width)
+    factors = np.float32(matrices.decay), np.float32(matrices.home), np.float32(budget + ROUNDING)
+    given = arrays_of(z, functional.pad(unit, (0, width - channels)), bias, watched, h)
+    kernel(*rows_of(matrices.pattern), *arrays_of(*prepared), *factors, *given)
+    return z, h.add_(bias[:, None, None]).sigmoid_(), prepared
+
+
+@njit(**OPTIONS)
+def _filled(answers, bias):
+    """How much of its budget a node has filled."""
+    total = ZERO
+    for answer in answers:
+        total += ONE / (ONE + np.exp(-(answer + bias)))
+    return total
 
 
 def listen_back(matrices: Matrices, prepared: tuple[Tensor, Tensor], to_z: Tensor) -> None:
@@ -83,12 +101,17 @@ def _steps(width: int) -> tuple[Callable, Callable]:
     gather, scatter, blend = row_loops(width)
 
     @njit(**OPTIONS)
-    def forward(pointers, columns, left, scale, decay, home, z, unit, asked):
+    def forward(pointers, columns, left, scale, decay, home, budget, z, unit, bias, watched, asked):
         runs, steps, nodes = asked.shape
         total, said = np.empty(width, np.float32), np.empty((nodes, width), np.float32)
         for run in range(runs):
             states, own = z[run], unit[run]
+            theirs, halted = watched[run % len(watched)], 0
             for k in range(steps):
+                if halted == len(theirs):
+                    states[k + 1] = ZERO
+                    asked[run, k] = ZERO
+                    continue
                 weights, sizes = left[run % len(left), k % left.shape[1]], scale[run % len(scale), k % scale.shape[1]]
                 before, after, start, answers = states[k], states[k + 1], states[0], asked[run, k]
                 for node in range(nodes):
@@ -100,6 +123,8 @@ def _steps(width: int) -> tuple[Callable, Callable]:
                     for c in range(width):
                         answer += new[c] * own[c]
                     answers[node] = answer
+                while halted < len(theirs) and _filled(asked[run, : k + 1, theirs[halted]], bias[run]) >= budget:
+                    halted += 1
 
     @njit(**OPTIONS)
     def backward(pointers, columns, left, scale, decay, home, to_z):
@@ -127,19 +152,30 @@ def _steps(width: int) -> tuple[Callable, Callable]:
     return forward, backward
 
 
-def combine(z: Tensor, h: Tensor, updates: Tensor | None, budget: float, found: tuple[Tensor, Tensor, Tensor]) -> None:
+def combine(
+    z: Tensor,
+    h: Tensor,
+    updates: Tensor | None,
+    nodes: Tensor | None,
+    budget: float,
+    found: tuple[Tensor, Tensor, Tensor],
+) -> None:
     """Fill the output (runs, nodes, channels), the steps and the remainder (runs, nodes)."""
-    _combine(*arrays_of(z, h, _or_ones(updates, h)), np.float32(budget), *arrays_of(*found))
+    if nodes is not None:
+        for one in found:
+            one.fill_(1)  # of the others
+    wanted = torch.arange(h.shape[-1])[None] if nodes is None else nodes
+    _combine(*arrays_of(z, h, _or_ones(updates, h), wanted), np.float32(budget), *arrays_of(*found))
 
 
 @njit(**OPTIONS)
-def _combine(z, h, updates, budget, output, taken, remainder):
-    runs, steps, nodes = h.shape
+def _combine(z, h, updates, wanted, budget, output, taken, remainder):
+    runs, steps, _ = h.shape
     channels = output.shape[2]
     fixed = updates.shape[1] == 1
     for run in range(runs):
         states, own, factors = z[run], h[run], updates[run % len(updates)]
-        for node in range(nodes):
+        for node in wanted[run % len(wanted)]:
             last, filled = steps, ZERO
             for k in range(steps - 1):
                 filled += own[k, node]

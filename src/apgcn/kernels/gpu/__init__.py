@@ -1,7 +1,7 @@
 """Loops compiled by Triton for a GPU."""
 
 from apgcn.kernels.gpu.hidden import hidden_layer, hidden_layer_back
-from apgcn.kernels.gpu.listening import combine, combine_back, listen, listen_back, prepare, width
+from apgcn.kernels.gpu.listening import combine, combine_back, listen, listen_back
 from apgcn.kernels.gpu.products import multiply
 
 PACKED = True  # these loops read coins as they were drawn
@@ -15,6 +15,4 @@ __all__ = [
     "listen",
     "listen_back",
     "multiply",
-    "prepare",
-    "width",
 ]

@@ -64,7 +64,7 @@ def parts_of(pattern: Pattern, channels: int, *, turned: bool = False) -> list[P
     if width > 16:
         return [Part(0, rows, {"ROWS": 1, "ENTRIES": 32, "num_warps": 1, "CHANNELS": width})]
     heavy = Part(0, csr.heavy, {"ROWS": 1, "ENTRIES": 128, "num_warps": 4, "CHANNELS": width})
-    light = Part(csr.heavy, rows, {"ROWS": 4, "ENTRIES": 8, "num_warps": 1, "CHANNELS": width})
+    light = Part(csr.heavy, rows, {"ROWS": max(4, 64 // width), "ENTRIES": 8, "num_warps": 1, "CHANNELS": width})
     return [part for part in (heavy, light) if part.first < part.last]
 
 

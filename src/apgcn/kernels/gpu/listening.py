@@ -13,62 +13,88 @@ from apgcn.kernels.listening import Matrices
 BLOCK = 256  # values of nodes that a program combines at a time
 
 
-def width(channels: int) -> int:
-    """How many floats a node's state takes."""
-    return channels
+def listen(
+    matrices: Matrices, seeds: Tensor, unit: Tensor, bias: Tensor, nodes: Tensor | None, steps: int, budget: float
+) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+    """z^0, ..., z^T, h^1, ..., h^T, the scales D_k^-1/2 and how many nodes are still waiting before each step.
+
+    Shapes as in `kernels.cpu.listening`; the scales are (1 or runs, 1 or steps, nodes), those waiting (runs, steps +
+    1). A run in which nobody waits any more has done with its launch at once; then z and h are 0.
+    """
+    runs, count, channels = seeds.shape
+    z, h = seeds.new_zeros(runs, steps + 1, count, channels), seeds.new_zeros(runs, steps, count)
+    z[:, 0] = seeds
+    filled = seeds.new_zeros(runs, count)
+    if nodes is not None:
+        filled.fill_(budget).scatter_(1, nodes, 0)  # the others wait for nothing
+    waiting = torch.zeros(runs, steps + 1, dtype=torch.int32, device=seeds.device)
+    waiting[:, 0] = 1
+    fixed = matrices.coins is None or not matrices.renormalize
+    scale = seeds.new_ones(1 if fixed else runs, 1 if fixed else steps, count)
+    for k in range(steps):
+        if matrices.renormalize and (k == 0 or not fixed):
+            _scale(matrices, scale, waiting, k)
+        _step(matrices, scale, z, waiting, k, turned=False, given=(unit, bias, h[:, k], filled), budget=budget)
+    return z, h, (scale, waiting)
 
 
-def prepare(matrices: Matrices) -> tuple[Tensor]:
-    """The scale of every node, D_k^-1/2 or 1, of shape (1 or runs, 1 or steps, nodes)."""
-    coins, nodes = Tossed.of(matrices.coins, matrices.weights), matrices.pattern.shape[0]
-    runs, steps = (1, 1) if matrices.coins is None else (len(matrices.coins.words), matrices.coins.shape[0])
-    if not matrices.renormalize:
-        return (matrices.weights.new_ones(1, 1, nodes),)
-    scale = matrices.weights.new_empty(runs, steps, nodes)
-    _scales[(triton.cdiv(nodes, 32), steps, runs)](
-        *rows_of(matrices.pattern), matrices.weights, scale, nodes, matrices.pattern.entries, coins.words,
-        coins.per_run, coins.dropped, coins.factor,
-        KIND=coins.kind, LOOPS=matrices.keeps_loops, ROWS=32, ENTRIES=8, num_warps=2,
-    )  # fmt: skip
-    return (scale,)
-
-
-def listen(matrices: Matrices, prepared: tuple[Tensor], z: Tensor, unit: Tensor, asked: Tensor) -> None:
-    """Fill z^1, ..., z^T and what the halting unit says of them; shapes as in `kernels.cpu.listening`."""
-    for k in range(asked.shape[1]):
-        _step(matrices, prepared[0], z, k, unit, asked, turned=False)
-
-
-def listen_back(matrices: Matrices, prepared: tuple[Tensor], to_z: Tensor) -> None:
+def listen_back(matrices: Matrices, kept: tuple[Tensor, Tensor], to_z: Tensor) -> None:
     """Bring the gradients of z^1, ..., z^T home to z^0, in place; shape as z."""
     matrices = matrices._replace(weights=matrices.weights.index_select(0, matrices.pattern.order))
+    scale, waiting = kept
     for k in reversed(range(to_z.shape[1] - 1)):
-        _step(matrices, prepared[0], to_z, k, to_z, to_z, turned=True)
+        _step(matrices, scale, to_z, waiting, k, turned=True, given=(to_z,) * 4)
     if matrices.home:
         to_z[:, 0].add_(to_z[:, 1:].sum(1), alpha=matrices.home)
 
 
-def _step(matrices: Matrices, scale: Tensor, z: Tensor, k: int, unit: Tensor, asked: Tensor, *, turned: bool) -> None:
-    """Step k: forward from z[:, k] to z[:, k + 1], or turned, adding to z[:, k] what comes from z[:, k + 1]."""
+def _scale(matrices: Matrices, scale: Tensor, waiting: Tensor, k: int) -> None:
+    """Find D_k^-1/2."""
+    coins, nodes = Tossed.of(matrices.coins, matrices.weights), matrices.pattern.shape[0]
+    _scales[triton.cdiv(nodes, 32), len(scale)](
+        *rows_of(matrices.pattern), matrices.weights, scale[:, k], scale.stride(0), waiting[:, k], waiting.stride(0),
+        nodes, k * matrices.pattern.entries, coins.words, coins.per_run, coins.dropped, coins.factor,
+        KIND=coins.kind, LOOPS=matrices.keeps_loops, ROWS=32, ENTRIES=8, num_warps=2,
+    )  # fmt: skip
+
+
+def _step(
+    matrices: Matrices,
+    scale: Tensor,
+    z: Tensor,
+    waiting: Tensor,
+    k: int,
+    *,
+    turned: bool,
+    given: tuple[Tensor, ...],
+    budget: float = 0.0,
+) -> None:
+    """Step k: forward from z[:, k] to z[:, k + 1], or turned, adding to z[:, k] what comes from z[:, k + 1].
+
+    `given` are Q, q, h^(k+1) and what the nodes have filled of their budget.
+    """
     runs, states, nodes, channels = z.shape
     coins = Tossed.of(matrices.coins, matrices.weights)
     for part in parts_of(matrices.pattern, channels, turned=turned):
         _listen[part.programs, runs](
             *rows_of(matrices.pattern, turned=turned), part.first, part.last, matrices.weights,
             scale[:, k % scale.shape[1]], 0 if len(scale) == 1 else scale.stride(0),
-            z[:, 0], z[:, k], z[:, k + 1], states, unit, asked if turned else asked[:, k],
+            z[:, 0], z[:, k], z[:, k + 1], states, waiting[:, k], *given, budget,
             nodes, channels, k * matrices.pattern.entries, matrices.decay, matrices.home,
             coins.words, coins.per_run, coins.dropped, coins.factor,
             TURNED=turned, KIND=coins.kind, LOOPS=matrices.keeps_loops, **part.sizes,
         )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["coin_start"])
 def _scales(
-    pointers, columns, schedule, order, weights, scale, nodes, entries, words, words_per_run, dropped, factor,
+    pointers, columns, schedule, order, weights, scale, scale_per_run, waiting, waiting_per_run, nodes, coin_start,
+    words, words_per_run, dropped, factor,
     KIND: tl.constexpr, LOOPS: tl.constexpr, ROWS: tl.constexpr, ENTRIES: tl.constexpr,
 ):  # fmt: skip
-    step, run = tl.program_id(1), tl.program_id(2)
+    run = tl.program_id(1)
+    if tl.load(waiting + run * waiting_per_run) == 0:
+        return
     number = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     node = tl.load(schedule + number, mask=number < nodes, other=0)
     first = tl.load(pointers + node, mask=number < nodes, other=0)
@@ -78,22 +104,25 @@ def _scales(
         entry = first[:, None] + at + tl.arange(0, ENTRIES)[None, :]
         _, value, _ = entries_left(
             node[:, None], entry, entry < last[:, None], columns, order, weights, words, words_per_run, dropped, factor,
-            run, step * entries, False, KIND, LOOPS,
+            run, coin_start, False, KIND, LOOPS,
         )  # fmt: skip
         total += tl.sum(value, axis=1)
-    place = (run.to(tl.int64) * tl.num_programs(1) + step) * nodes + node
+    place = run.to(tl.int64) * scale_per_run + node
     tl.store(scale + place, 1.0 / tl.sqrt(tl.where(number < nodes, total, 1.0)), mask=number < nodes)
 
 
 @triton.jit(do_not_specialize=["begin", "end", "coin_start"])
 def _listen(
     pointers, columns, schedule, order, begin, end, weights, scale, scale_per_run,
-    start, lower, upper, states, unit, asked, nodes, channels, coin_start, decay, home,
+    start, lower, upper, states, waiting, unit, bias, h, filled, budget, nodes, channels, coin_start, decay, home,
     words, words_per_run, dropped, factor,
     TURNED: tl.constexpr, KIND: tl.constexpr, LOOPS: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(1)
+    waiting += run * states
+    if tl.load(waiting) == 0:
+        return
     number = begin + tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     node = tl.load(schedule + number, mask=number < end, other=0)
     first = tl.load(pointers + node, mask=number < end, other=0)
@@ -105,6 +134,7 @@ def _listen(
     lower += mine
     upper += mine
     heard = upper if TURNED else lower
+    answer = tl.zeros((ROWS,), tl.float32)
     for block in range(0, channels, CHANNELS):
         channel = block + tl.arange(0, CHANNELS)
         wide = channel < channels
@@ -128,19 +158,29 @@ def _listen(
         else:
             new += home * tl.load(start + place, mask=there, other=0.0)
             tl.store(upper + place, new, mask=there)
-            answer = tl.sum(new * tl.load(unit + run * channels + channel, mask=wide, other=0.0)[None, :], axis=1)
-            into = asked + run.to(tl.int64) * (states - 1) * nodes + node
-            if block > 0:
-                answer += tl.load(into, mask=number < end, other=0.0)
-            tl.store(into, answer, mask=number < end)
+            answer += tl.sum(new * tl.load(unit + run * channels + channel, mask=wide, other=0.0)[None, :], axis=1)
+    if not TURNED:
+        mine = 1.0 / (1.0 + tl.exp(-(answer + tl.load(bias + run))))
+        tl.store(h + run.to(tl.int64) * (states - 1) * nodes + node, mine, mask=number < end)
+        into = filled + run.to(tl.int64) * nodes + node
+        so_far = tl.load(into, mask=number < end, other=budget) + mine
+        tl.store(into, so_far, mask=number < end)
+        tl.atomic_add(waiting + 1, tl.sum((so_far < budget).to(tl.int32)))
 
 
-def combine(z: Tensor, h: Tensor, updates: Tensor | None, budget: float, found: tuple[Tensor, Tensor, Tensor]) -> None:
+def combine(
+    z: Tensor,
+    h: Tensor,
+    updates: Tensor | None,
+    nodes: Tensor | None,
+    budget: float,
+    found: tuple[Tensor, Tensor, Tensor],
+) -> None:
     """Fill the output (runs, nodes, channels), the steps and the remainder (runs, nodes)."""
-    runs, _, nodes, channels = z.shape
+    runs, _, count, channels = z.shape
     width = triton.next_power_of_2(channels)
-    _combine[triton.cdiv(nodes, BLOCK // width), runs](
-        z, h, h if updates is None else updates, budget, *found, nodes, channels, h.shape[1],
+    _combine[triton.cdiv(count, BLOCK // width), runs](
+        z, h, h if updates is None else updates, budget, *found, count, channels, h.shape[1],
         DROPS=updates is not None, NODES=BLOCK // width, CHANNELS=width,
     )  # fmt: skip
 
