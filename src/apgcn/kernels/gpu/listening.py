@@ -6,11 +6,13 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.nn import functional
 
 from apgcn.kernels.gpu.entries import Tossed, entries_left, parts_of, rows_of
 from apgcn.kernels.listening import Matrices
 
 BLOCK = 256  # values of nodes that a program combines at a time
+PROGRAMS, FEWEST = 8192, 64  # that listen at a time, of all runs and of each: enough for every core to have some
 
 
 def listen(
@@ -22,8 +24,10 @@ def listen(
     1). A run in which nobody waits any more has done with its launch at once; then z and h are 0.
     """
     runs, count, channels = seeds.shape
-    z, h = seeds.new_zeros(runs, steps + 1, count, channels), seeds.new_zeros(runs, steps, count)
-    z[:, 0] = seeds
+    width = triton.next_power_of_2(channels)
+    z, h = seeds.new_zeros(runs, steps + 1, count, width), seeds.new_zeros(runs, steps, count)
+    z[:, 0, :, :channels] = seeds
+    unit = functional.pad(unit, (0, width - channels))
     filled = seeds.new_zeros(runs, count)
     if nodes is not None:
         filled.fill_(budget).scatter_(1, nodes, 0)  # the others wait for nothing
@@ -73,16 +77,16 @@ def _step(
 
     `given` are Q, q, h^(k+1) and what the nodes have filled of their budget.
     """
-    runs, states, nodes, channels = z.shape
+    runs, states, nodes, width = z.shape
     coins = Tossed.of(matrices.coins, matrices.weights)
-    for part in parts_of(matrices.pattern, channels, turned=turned):
-        _listen[part.programs, runs](
+    for part in parts_of(matrices.pattern, width, turned=turned):
+        _listen[min(part.programs, max(FEWEST, PROGRAMS // runs)), runs](
             *rows_of(matrices.pattern, turned=turned), part.first, part.last, matrices.weights,
             scale[:, k % scale.shape[1]], 0 if len(scale) == 1 else scale.stride(0),
             z[:, 0], z[:, k], z[:, k + 1], states, waiting[:, k], *given, budget,
-            nodes, channels, k * matrices.pattern.entries, matrices.decay, matrices.home,
+            nodes, k * matrices.pattern.entries, matrices.decay, matrices.home,
             coins.words, coins.per_run, coins.dropped, coins.factor,
-            TURNED=turned, KIND=coins.kind, LOOPS=matrices.keeps_loops, **part.sizes,
+            TURNED=turned, KIND=coins.kind, LOOPS=matrices.keeps_loops, WIDTH=width, **part.sizes,
         )  # fmt: skip
 
 
@@ -114,58 +118,59 @@ def _scales(
 @triton.jit(do_not_specialize=["begin", "end", "coin_start"])
 def _listen(
     pointers, columns, schedule, order, begin, end, weights, scale, scale_per_run,
-    start, lower, upper, states, waiting, unit, bias, h, filled, budget, nodes, channels, coin_start, decay, home,
+    start, lower, upper, states, waiting, unit, bias, h, filled, budget, nodes, coin_start, decay, home,
     words, words_per_run, dropped, factor,
-    TURNED: tl.constexpr, KIND: tl.constexpr, LOOPS: tl.constexpr,
+    TURNED: tl.constexpr, KIND: tl.constexpr, LOOPS: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(1)
     waiting += run * states
     if tl.load(waiting) == 0:
         return
-    number = begin + tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    node = tl.load(schedule + number, mask=number < end, other=0)
-    first = tl.load(pointers + node, mask=number < end, other=0)
-    last = tl.load(pointers + node + 1, mask=number < end, other=0)
-    scale += run.to(tl.int64) * scale_per_run
-    size = tl.load(scale + node, mask=number < end, other=0.0) * decay
-    mine = run.to(tl.int64) * states * nodes * channels
+    mine = run.to(tl.int64) * states * nodes * WIDTH
     start += mine
     lower += mine
     upper += mine
     heard = upper if TURNED else lower
-    answer = tl.zeros((ROWS,), tl.float32)
-    for block in range(0, channels, CHANNELS):
-        channel = block + tl.arange(0, CHANNELS)
-        wide = channel < channels
-        heard_from = tl.zeros((ROWS, ENTRIES, CHANNELS), tl.float32)
-        for at in range(0, tl.max(last - first), ENTRIES):
-            entry = first[:, None] + at + tl.arange(0, ENTRIES)[None, :]
-            column, value, left = entries_left(
-                node[:, None], entry, entry < last[:, None], columns, order, weights, words, words_per_run, dropped,
-                factor, run, coin_start, TURNED, KIND, LOOPS,
-            )  # fmt: skip
-            value *= tl.load(scale + column, mask=left, other=0.0)
-            place = column[:, :, None] * channels + channel[None, None, :]
-            said = tl.load(heard + place, mask=left[:, :, None] & wide[None, None, :], other=0.0)
-            heard_from += value[:, :, None] * said
-        total = tl.sum(heard_from, axis=1)
-        there = (number < end)[:, None] & wide[None, :]
-        place = node[:, None] * channels + channel[None, :]
-        new = size[:, None] * total
-        if TURNED:
-            tl.store(lower + place, tl.load(lower + place, mask=there, other=0.0) + new, mask=there)
-        else:
-            new += home * tl.load(start + place, mask=there, other=0.0)
-            tl.store(upper + place, new, mask=there)
-            answer += tl.sum(new * tl.load(unit + run * channels + channel, mask=wide, other=0.0)[None, :], axis=1)
+    scale += run.to(tl.int64) * scale_per_run
+    still = tl.zeros((ROWS,), tl.int32)
+    for some in range(begin + tl.program_id(0) * ROWS, end, tl.num_programs(0) * ROWS):
+        number = some + tl.arange(0, ROWS)
+        node = tl.load(schedule + number, mask=number < end, other=0)
+        first = tl.load(pointers + node, mask=number < end, other=0)
+        last = tl.load(pointers + node + 1, mask=number < end, other=0)
+        size = tl.load(scale + node, mask=number < end, other=0.0) * decay
+        answer = tl.zeros((ROWS,), tl.float32)
+        for block in range(0, WIDTH, CHANNELS):
+            channel = block + tl.arange(0, CHANNELS)
+            heard_from = tl.zeros((ROWS, ENTRIES, CHANNELS), tl.float32)
+            for at in range(0, tl.max(last - first), ENTRIES):
+                entry = first[:, None] + at + tl.arange(0, ENTRIES)[None, :]
+                column, value, left = entries_left(
+                    node[:, None], entry, entry < last[:, None], columns, order, weights, words, words_per_run, dropped,
+                    factor, run, coin_start, TURNED, KIND, LOOPS,
+                )  # fmt: skip
+                value *= tl.load(scale + column, mask=left, other=0.0)
+                place = column[:, :, None] * WIDTH + channel[None, None, :]
+                heard_from += value[:, :, None] * tl.load(heard + place, mask=left[:, :, None], other=0.0)
+            new = size[:, None] * tl.sum(heard_from, axis=1)
+            there = (number < end)[:, None]
+            place = node[:, None] * WIDTH + channel[None, :]
+            if TURNED:
+                tl.store(lower + place, tl.load(lower + place, mask=there, other=0.0) + new, mask=there)
+            else:
+                new += home * tl.load(start + place, mask=there, other=0.0)
+                tl.store(upper + place, new, mask=there)
+                answer += tl.sum(new * tl.load(unit + run * WIDTH + channel)[None, :], axis=1)
+        if not TURNED:
+            own = 1.0 / (1.0 + tl.exp(-(answer + tl.load(bias + run))))
+            tl.store(h + run.to(tl.int64) * (states - 1) * nodes + node, own, mask=number < end)
+            into = filled + run.to(tl.int64) * nodes + node
+            so_far = tl.load(into, mask=number < end, other=budget) + own
+            tl.store(into, so_far, mask=number < end)
+            still += (so_far < budget).to(tl.int32)
     if not TURNED:
-        mine = 1.0 / (1.0 + tl.exp(-(answer + tl.load(bias + run))))
-        tl.store(h + run.to(tl.int64) * (states - 1) * nodes + node, mine, mask=number < end)
-        into = filled + run.to(tl.int64) * nodes + node
-        so_far = tl.load(into, mask=number < end, other=budget) + mine
-        tl.store(into, so_far, mask=number < end)
-        tl.atomic_add(waiting + 1, tl.sum((so_far < budget).to(tl.int32)))
+        tl.atomic_add(waiting + 1, tl.sum(still))
 
 
 def combine(
@@ -177,11 +182,10 @@ def combine(
     found: tuple[Tensor, Tensor, Tensor],
 ) -> None:
     """Fill the output (runs, nodes, channels), the steps and the remainder (runs, nodes)."""
-    runs, _, count, channels = z.shape
-    width = triton.next_power_of_2(channels)
-    _combine[triton.cdiv(count, BLOCK // width), runs](
-        z, h, h if updates is None else updates, budget, *found, count, channels, h.shape[1],
-        DROPS=updates is not None, NODES=BLOCK // width, CHANNELS=width,
+    runs, _, count, width = z.shape
+    _combine[triton.cdiv(count, max(1, BLOCK // width)), runs](
+        z, h, h if updates is None else updates, budget, *found, count, found[0].shape[-1], h.shape[1],
+        DROPS=updates is not None, NODES=max(1, BLOCK // width), CHANNELS=width,
     )  # fmt: skip
 
 
@@ -195,7 +199,7 @@ def _combine(
     there = node < nodes
     h += run * steps * nodes
     updates += run * steps * nodes
-    z += run * (steps + 1) * nodes * channels
+    z += run * (steps + 1) * nodes * CHANNELS
     last = tl.full((NODES,), 1, tl.int32)
     filled = tl.zeros((NODES,), tl.float32)
     for k in range(0, steps - 1):
@@ -203,9 +207,10 @@ def _combine(
         last += (filled < budget).to(tl.int32)
     channel = tl.arange(0, CHANNELS)
     both = there[:, None] & (channel < channels)[None, :]
-    place = node[:, None] * channels + channel[None, :]
+    place = node[:, None] * CHANNELS + channel[None, :]  # in z
+    outside = node[:, None] * channels + channel[None, :]  # in the output
     here = z
-    before = tl.load(here + place, mask=both, other=0.0)
+    before = tl.load(here + place, mask=there[:, None], other=0.0)
     total = tl.zeros((NODES, CHANNELS), tl.float32)
     p = tl.zeros((NODES,), tl.float32)
     rest = tl.zeros((NODES,), tl.float32)
@@ -216,12 +221,12 @@ def _combine(
         share = tl.where(k < last, 1.0 / last.to(tl.float32), 0.0)
         if DROPS:
             share *= tl.load(updates + k * nodes + node, mask=there, other=0.0)
-        here += nodes * channels
-        after = tl.load(here + place, mask=both, other=0.0)
+        here += nodes * CHANNELS
+        after = tl.load(here + place, mask=there[:, None], other=0.0)
         new = p * share
         total += new[:, None] * after + (share - new)[:, None] * before
         before = after
-    tl.store(output + run * nodes * channels + place, total, mask=both)
+    tl.store(output + run * nodes * channels + outside, total, mask=both)
     tl.store(taken + run * nodes + node, last.to(tl.int64), mask=there)
     tl.store(remainder + run * nodes + node, rest, mask=there)
 
@@ -230,12 +235,12 @@ def combine_back(
     z: Tensor, h: Tensor, updates: Tensor | None, unit: Tensor, taken: Tensor, gradients: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]:
     """The gradients of z, but for what flows from step to step, and of what the halting unit said."""
-    runs, _, nodes, channels = z.shape
+    runs, _, nodes, width = z.shape
+    channels = unit.shape[-1]
     to_z, to_asked = torch.empty_like(z), torch.empty_like(h)
-    width = triton.next_power_of_2(channels)
-    _combine_back[triton.cdiv(nodes, BLOCK // width), runs](
+    _combine_back[triton.cdiv(nodes, max(1, BLOCK // width)), runs](
         z, h, h if updates is None else updates, unit, taken, *gradients, to_z, to_asked, nodes, channels, h.shape[1],
-        DROPS=updates is not None, NODES=BLOCK // width, CHANNELS=width,
+        DROPS=updates is not None, NODES=max(1, BLOCK // width), CHANNELS=width,
     )  # fmt: skip
     return to_z, to_asked
 
@@ -251,29 +256,30 @@ def _combine_back(
     h += run * steps * nodes
     to_asked += run * steps * nodes
     updates += run * steps * nodes
-    z += run * (steps + 1) * nodes * channels
-    to_z += run * (steps + 1) * nodes * channels
+    z += run * (steps + 1) * nodes * CHANNELS
+    to_z += run * (steps + 1) * nodes * CHANNELS
     channel = tl.arange(0, CHANNELS)
     wide = channel < channels
     both = there[:, None] & wide[None, :]
-    place = node[:, None] * channels + channel[None, :]
-    given = tl.load(to_output + run * nodes * channels + place, mask=both, other=0.0)
+    place = node[:, None] * CHANNELS + channel[None, :]  # in z
+    outside = node[:, None] * channels + channel[None, :]  # in the output
+    given = tl.load(to_output + run * nodes * channels + outside, mask=both, other=0.0)
     own = tl.load(unit + run * channels + channel, mask=wide, other=0.0)
     last = tl.load(taken + run * nodes + node, mask=there, other=1).to(tl.int32)
     through = -tl.load(to_remainder + run * nodes + node, mask=there, other=0.0)  # R falls as any h before it grows
     here = z
-    before = tl.load(here + place, mask=both, other=0.0)
+    before = tl.load(here + place, mask=there[:, None], other=0.0)
     for k in range(0, steps):  # all that p^1, ..., p^K bring; each falls away when its step is passed
         share = tl.where(k < last, 1.0 / last.to(tl.float32), 0.0)
         if DROPS:
             share *= tl.load(updates + k * nodes + node, mask=there, other=0.0)
-        here += nodes * channels
-        after = tl.load(here + place, mask=both, other=0.0)
+        here += nodes * CHANNELS
+        after = tl.load(here + place, mask=there[:, None], other=0.0)
         gained = share * tl.sum(given * (after - before), axis=1)
         through += tl.where(k == last - 1, -gained, gained)
         before = after
     here = z
-    before = tl.load(here + place, mask=both, other=0.0)
+    before = tl.load(here + place, mask=there[:, None], other=0.0)
     p = tl.zeros((NODES,), tl.float32)
     arrived = tl.zeros((NODES, CHANNELS), tl.float32)  # what z^k gets as the new value of step k
     for k in range(0, steps):
@@ -286,11 +292,11 @@ def _combine_back(
         new = p * share
         to_answer = tl.where(k < last - 1, through * mine * (1.0 - mine), 0.0)
         tl.store(to_asked + k * nodes + node, to_answer, mask=there)
-        here += nodes * channels
-        after = tl.load(here + place, mask=both, other=0.0)
+        here += nodes * CHANNELS
+        after = tl.load(here + place, mask=there[:, None], other=0.0)
         through -= share * tl.sum(given * (after - before), axis=1)
-        tl.store(to_z + place, arrived + (share - new)[:, None] * given, mask=both)
-        to_z += nodes * channels
+        tl.store(to_z + place, arrived + (share - new)[:, None] * given, mask=there[:, None])
+        to_z += nodes * CHANNELS
         arrived = new[:, None] * given + to_answer[:, None] * own[None, :]
         before = after
-    tl.store(to_z + place, arrived, mask=both)
+    tl.store(to_z + place, arrived, mask=there[:, None])
