@@ -33,6 +33,7 @@ ORDER = [
     "ranks",
     "training",
     "experiments",
+    "bench",
     "report",
     "cli",
 ]

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from apgcn import __version__
+from apgcn.cli.bench import bench
 from apgcn.cli.datasets import datasets
 from apgcn.cli.models import models
 from apgcn.cli.report import report
@@ -39,6 +40,7 @@ app.command()(report)
 app.command()(tune)
 app.command()(models)
 app.command()(datasets)
+app.command()(bench)
 
 
 def _print_version(wanted: bool) -> None:

@@ -120,13 +120,13 @@ def evenly(members: Sequence[Any], *, most: int) -> list[list[Any]]:
     return [list(members[start:end]) for start, end in pairwise(bounds)]
 
 
-def pack_size(graph: Graph, model: ModelSettings, device: torch.device, *, workers: int = 1) -> int:
-    """How many runs of this graph go into a pack on this device, when `workers` packs train at once.
+def fitting(graph: Graph, model: ModelSettings, device: torch.device, *, workers: int = 1) -> int:
+    """How many runs of this graph fit into this device's memory, when `workers` packs train at once.
 
     Raises
     ------
     InvalidInput
-        If not even one run fits into the memory there is.
+        If not even one does.
     """
     shared, per_run = 4 * model.floats_shared(graph), 4 * model.floats_per_run(graph)
     memory = memory_of(device) // workers
@@ -137,8 +137,13 @@ def pack_size(graph: Graph, model: ModelSettings, device: torch.device, *, worke
             f"({(shared + per_run) / 2**30:.1f} GiB), but {device} has "
             f"{memory / 2**30:.1f} GiB{share}{model.to_need_less}, or use a larger machine."
         )
-    fitting = max(1, (int(SHARE * memory) - shared) // per_run)
-    return fitting if device.type == "cuda" else min(fitting, MOST_ON_CPU)
+    return max(1, (int(SHARE * memory) - shared) // per_run)
+
+
+def pack_size(graph: Graph, model: ModelSettings, device: torch.device, *, workers: int = 1) -> int:
+    """How many runs of this graph go into a pack on this device, when `workers` packs train at once; see `fitting`."""
+    most = fitting(graph, model, device, workers=workers)
+    return most if device.type == "cuda" else min(most, MOST_ON_CPU)
 
 
 def _among(progress: Callable[[Progress], None], *, done: int, all_runs: int, pack: int) -> Callable[[Progress], None]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from apgcn.kernels.cpu.compiling import ONE, OPTIONS, ZERO, arrays_of, rows_of
-from apgcn.kernels.cpu.rows import row_loops
+from apgcn.kernels.cpu.rows import LARGE, row_loops
 from apgcn.kernels.listening import Matrices
 
 LANES = 8
@@ -73,7 +73,7 @@ def listen(
     z[:, 0, :, channels:] = 0
     prepared = _prepared(matrices)
     watched = torch.arange(count)[None] if nodes is None else nodes
-    kernel, _ = _steps(width)
+    kernel, _ = _steps(width, large=count * width > LARGE)
     factors = np.float32(matrices.decay), np.float32(matrices.home), np.float32(budget + ROUNDING)
     given = arrays_of(z, functional.pad(unit, (0, width - channels)), bias, watched, h)
     kernel(*rows_of(matrices.pattern), *arrays_of(*prepared), *factors, *given)
@@ -91,14 +91,15 @@ def _filled(answers, bias):
 
 def listen_back(matrices: Matrices, prepared: tuple[Tensor, Tensor], to_z: Tensor) -> None:
     """Bring the gradients of z^1, ..., z^T home to z^0, in place; shape as z."""
-    _, kernel = _steps(to_z.shape[-1])
+    count, width = to_z.shape[-2:]
+    _, kernel = _steps(width, large=count * width > LARGE)
     factors = np.float32(matrices.decay), np.float32(matrices.home)
     kernel(*rows_of(matrices.pattern), *arrays_of(*prepared), *factors, *arrays_of(to_z))
 
 
 @cache
-def _steps(width: int) -> tuple[Callable, Callable]:
-    gather, scatter, blend = row_loops(width)
+def _steps(width: int, *, large: bool) -> tuple[Callable, Callable]:
+    gather, scatter, blend = row_loops(width, large=large)
 
     @njit(**OPTIONS)
     def forward(pointers, columns, left, scale, decay, home, budget, z, unit, bias, watched, asked):

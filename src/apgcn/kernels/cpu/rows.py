@@ -15,11 +15,16 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 INDEX, FLOAT = ir.IntType(64), ir.FloatType()
+AHEAD = 16  # entries: their rows are asked for before they are needed
+LINE = 16  # floats come from memory together
+LARGE = 2**21  # floats do not stay in a processor's caches
 
 
 @cache
-def row_loops(width: int) -> tuple[Callable, Callable, Callable]:
+def row_loops(width: int, *, large: bool = False) -> tuple[Callable, Callable, Callable]:
     """`gather`, `scatter` and `blend`, for rows of a width that the compiler knows; compiled functions call them.
+
+    Where there are so many rows that they are `large`, each is asked for some entries ahead: memory is far away.
 
     gather(weights, columns, first, last, rows, total)
         total = the sum of weights[e] * rows[columns[e]] over e = first..last - 1.
@@ -36,7 +41,7 @@ def row_loops(width: int) -> tuple[Callable, Callable, Callable]:
     def gather(typing, weights, columns, first, last, rows, total):
         def generate(context, builder, signature, arguments):
             held = cgutils.alloca_once_value(builder, ir.Constant(row, [0.0] * width))
-            for weight, place in _entries(context, builder, signature, arguments, row):
+            for weight, place in _entries(context, builder, signature, arguments, row, large=large):
                 builder.store(_sum(builder, weight, _fetch(builder, place), builder.load(held)), held)
             _store(builder, builder.load(held), _data(context, builder, signature, arguments, 5, row))
             return context.get_dummy_value()
@@ -47,7 +52,7 @@ def row_loops(width: int) -> tuple[Callable, Callable, Callable]:
     def scatter(typing, weights, columns, first, last, rows, given):
         def generate(context, builder, signature, arguments):
             held = _fetch(builder, _data(context, builder, signature, arguments, 5, row))
-            for weight, place in _entries(context, builder, signature, arguments, row):
+            for weight, place in _entries(context, builder, signature, arguments, row, large=large):
                 _store(builder, _sum(builder, weight, held, _fetch(builder, place)), place)
             return context.get_dummy_value()
 
@@ -67,7 +72,7 @@ def row_loops(width: int) -> tuple[Callable, Callable, Callable]:
     return gather, scatter, blend
 
 
-def _entries(context: Any, builder: Any, signature: Any, arguments: Any, row: ir.VectorType) -> Any:
+def _entries(context: Any, builder: Any, signature: Any, arguments: Any, row: ir.VectorType, *, large: bool) -> Any:
     """Write a loop over the entries; what the caller writes for the one pair yielded becomes the loop's body.
 
     The pair is an entry's weight, as often as a row is wide, and the place of its row.
@@ -76,10 +81,35 @@ def _entries(context: Any, builder: Any, signature: Any, arguments: Any, row: ir
     rows = _data(context, builder, signature, arguments, 4)
     first, last = (_long(builder, arguments[number]) for number in (2, 3))
     with cgutils.for_range_slice(builder, first, last, ir.Constant(INDEX, 1), INDEX, inc=True) as (entry, _):
+        if large:
+            end = builder.sub(_length(context, builder, signature, arguments, 1), ir.Constant(INDEX, 1))
+            later = builder.add(entry, ir.Constant(INDEX, AHEAD))
+            later = builder.select(builder.icmp_unsigned("<", later, end), later, end)
+            _ask_for(builder, _row(builder, rows, columns, later, row), row.count)
         weight = builder.load(builder.gep(weights, [entry]))
-        column = _long(builder, builder.load(builder.gep(columns, [entry])))
-        place = builder.gep(rows, [builder.mul(column, ir.Constant(INDEX, row.count))])
+        place = _row(builder, rows, columns, entry, row)
         yield _everywhere(builder, weight, row), builder.bitcast(place, row.as_pointer())
+
+
+def _row(builder: Any, rows: Any, columns: Any, entry: Any, row: ir.VectorType) -> Any:
+    """Where the row of an entry's column begins."""
+    column = _long(builder, builder.load(builder.gep(columns, [entry])))
+    return builder.gep(rows, [builder.mul(column, ir.Constant(INDEX, row.count))])
+
+
+def _ask_for(builder: Any, place: Any, count: int) -> None:
+    """Have so many floats brought near."""
+    number = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer(), number, number, number])
+    prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    for start in range(0, count, LINE):
+        line = builder.bitcast(builder.gep(place, [ir.Constant(INDEX, start)]), ir.IntType(8).as_pointer())
+        builder.call(prefetch, [line, number(0), number(3), number(1)])  # to be read, kept near, data
+
+
+def _length(context: Any, builder: Any, signature: Any, arguments: Any, number: int) -> Any:
+    array = context.make_array(signature.args[number])(context, builder, arguments[number])
+    return builder.extract_value(array.shape, 0)
 
 
 def _everywhere(builder: Any, number: Any, row: ir.VectorType) -> Any:

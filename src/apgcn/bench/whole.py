@@ -1,0 +1,81 @@
+"""How long do many trainings take, from the first epoch to the last run's end?"""
+
+from __future__ import annotations
+
+import resource
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+
+import numpy as np
+import torch
+
+from apgcn.devices import resolve
+from apgcn.experiments.graphs import cleaned
+from apgcn.training.packs import evenly, train
+from apgcn.training.paper import paper_settings
+from apgcn.training.runs import benchmark_runs
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Runs of AP-GCN with the paper's settings, trained until each has stopped.
+
+    `memory` is the most that was taken, in bytes: of the GPU, or of the largest worker.
+    """
+
+    dataset: str
+    runs: int
+    workers: int
+    seconds: float
+    epochs_mean: float
+    epochs_max: int
+    accuracy_mean: float
+    memory: int
+
+
+def timed_trainings(dataset: str, runs: int, *, device: str, workers: int) -> Whole:
+    """Train them: on a GPU as one pack if they fit, on a processor shared by so many workers, a thread each."""
+    if resolve(device).type == "cuda":
+        workers = 1
+    parts = evenly(range(runs), most=-(-runs // workers))
+    cleaned(dataset)
+    started = time.perf_counter()
+    if workers == 1:
+        found = [_trained(dataset, numbers, device) for numbers in parts]
+    else:
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            found = list(pool.map(_trained, [dataset] * len(parts), parts, [device] * len(parts)))
+    seconds = time.perf_counter() - started
+    epochs = np.concatenate([one[0] for one in found])
+    accuracies = np.concatenate([one[1] for one in found])
+    return Whole(
+        dataset=dataset,
+        runs=runs,
+        workers=workers,
+        seconds=seconds,
+        epochs_mean=float(epochs.mean()),
+        epochs_max=int(epochs.max()),
+        accuracy_mean=float(accuracies.mean()),
+        memory=max(one[2] for one in found),
+    )
+
+
+def _trained(dataset: str, numbers: list[int], device: str) -> tuple[np.ndarray, np.ndarray, int]:
+    """Epochs and accuracies of some of the runs, and the most memory that was taken."""
+    graph = cleaned(dataset)
+    runs = benchmark_runs(graph, numbers[-1] + 1)
+    on_gpu = resolve(device).type == "cuda"
+    if on_gpu:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    results = train(graph, [runs[number] for number in numbers], *paper_settings(dataset), device=device)
+    taken = torch.cuda.max_memory_reserved(device) if on_gpu else memory_of_process()
+    epochs, accuracies = ([getattr(one, name) for one in results] for name in ("epochs", "test_accuracy"))
+    return np.array(epochs), np.array(accuracies), taken
+
+
+def memory_of_process() -> int:
+    """The most bytes that this process has taken."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,180 @@
+"""`apgcn bench`: measure this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from apgcn.cli import show
+from apgcn.cli.watching import say
+
+if TYPE_CHECKING:
+    from apgcn.graph import Graph
+
+PER_CLASS = 20  # training nodes on a graph that was made here
+PACKS = "1,8,100"
+
+
+def bench(
+    datasets: Annotated[
+        str | None,
+        typer.Argument(help="Names from `apgcn datasets`, or all for the paper's six; default: cora_ml, or cora."),
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    packs: Annotated[
+        str, typer.Option(help="How many runs train together; those that do not fit are left out.")
+    ] = PACKS,
+    rounds: Annotated[int, typer.Option(help="How often everything is measured, in turns.")] = 15,
+    train: Annotated[int, typer.Option(help="Also train so many runs of each graph to their end.")] = 0,
+    workers: Annotated[int, typer.Option(help="Processes that share these runs on a processor.")] = 2,
+    edges: Annotated[
+        int | None, typer.Option(help="Measure a made graph of so many undirected edges instead of a benchmark.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """Measure this machine: an epoch of AP-GCN, beside the same in stock PyTorch Geometric, in turns."""
+    from apgcn.bench.starting import timed_start
+    from apgcn.bench.targets import standing
+    from apgcn.bench.whole import memory_of_process, timed_trainings
+    from apgcn.checks import check_whole
+    from apgcn.devices import hardware, resolve
+    from apgcn.experiments.graphs import cleaned
+    from apgcn.training.summary import versions
+
+    place = resolve(device)
+    for name, value in (("rounds", rounds), ("workers", workers)):
+        check_whole(name, value)
+    check_whole("train", train, least=0)
+    sizes = _whole_numbers(packs)
+    names = [] if edges else _names(datasets)
+    found: dict[str, Any] = {
+        "device": str(place),
+        "hardware": hardware(place),
+        "threads": 1,
+        "versions": versions(),
+        "command": " ".join(["apgcn", *sys.argv[1:]]),
+        "graphs": [],
+        "trainings": [],
+    }
+    graphs = [_made(edges)] if edges else [cleaned(name) for name in names]
+    for number, graph in enumerate(graphs):
+        say(f"measuring epochs on {graph.name} ...")
+        beside = number == 0 and not edges
+        found["graphs"].append(_measured(graph, sizes, rounds=rounds, device=place, beside=beside))
+    found["memory"] = memory_of_process()
+    for name in names if train else []:
+        say(f"training {train} runs on {name} ...")
+        found["trainings"].append(asdict(timed_trainings(name, train, device=device, workers=workers)))
+    found["start"] = timed_start()._asdict()
+    found |= {f"speedup_over_{peer}": _speedup(found["graphs"][0], peer) for peer in ("pyg_apgcn", "pyg_appnp")}
+    found["targets"] = standing(_against_targets(found, cora_ml=names[:1] == ["cora_ml"]))
+    if as_json:
+        print(json.dumps(found))
+    else:
+        show.measured(found)
+
+
+def _names(given: str | None) -> list[str]:
+    """Names of graphs, of which the first is compared with its peers."""
+    from apgcn.datasets import describe
+    from apgcn.datasets.catalogue import CATALOGUE
+    from apgcn.datasets.files import find
+
+    if given == "all":
+        return ["cora_ml", *(name for name in CATALOGUE if name not in ("cora", "cora_ml"))]
+    if given:
+        return [describe(name.strip()).name for name in given.split(",")]
+    return ["cora_ml" if find(CATALOGUE["cora_ml"]) else "cora"]
+
+
+def _whole_numbers(text: str) -> list[int]:
+    from apgcn.checks import check_whole
+    from apgcn.errors import InvalidInput
+
+    try:
+        sizes = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidInput(f"packs must be whole numbers separated by commas, such as {PACKS}, got {text!r}.") from None
+    for size in sizes:
+        check_whole("packs", size, most=100)
+    return sizes
+
+
+def _made(edges: int) -> Graph:
+    """A made graph whose nodes have twenty neighbours on average."""
+    from apgcn.checks import check_whole
+    from apgcn.datasets.synthetic import synthetic_graph
+
+    check_whole("edges", edges, least=10_000, most=100_000_000)
+    say(f"making a graph of {edges:,} edges ...")
+    return synthetic_graph(edges // 10, edges=edges)
+
+
+def _measured(graph: Graph, sizes: list[int], *, rounds: int, device: Any, beside: bool) -> dict[str, Any]:
+    """A graph's counts, the epochs that fit into memory, and what a run is thought to need."""
+    from apgcn.bench.epochs import timed_epochs
+    from apgcn.models.apgcn import APGCNSettings
+    from apgcn.splits import TEST_SEEDS, split_for_test
+    from apgcn.training.packs import fitting
+    from apgcn.training.paper import paper_settings
+    from apgcn.training.runs import Run, benchmark_runs
+    from apgcn.training.settings import TrainingSettings
+
+    if graph.name == "synthetic":
+        model, training = APGCNSettings(), TrainingSettings()
+        split = split_for_test(graph.labels, TEST_SEEDS[0], visible=5000, per_class=PER_CLASS)
+        runs = [Run(split, initialisation=number, dataset=graph.name) for number in range(max(sizes))]
+    else:
+        model, training = paper_settings(graph.name)
+        runs = benchmark_runs(graph, max(sizes))
+    most = fitting(graph, model, device)
+    left_out = [size for size in sizes if size > most]
+    if left_out:
+        say(f"packs of {left_out} runs are left out: {most} fit into memory.")
+    epochs = timed_epochs(
+        graph,
+        runs,
+        model,
+        training,
+        packs=[size for size in sizes if size <= most] or [1],
+        rounds=rounds,
+        device=device,
+        beside=beside,
+    )
+    return {
+        "dataset": graph.name,
+        "nodes": graph.num_nodes,
+        "directed_edges": graph.num_directed_edges,
+        "estimated_bytes_per_run": 4 * model.floats_per_run(graph),
+        "epochs": [asdict(epoch) for epoch in epochs],
+    }
+
+
+def _speedup(measured: dict[str, Any], peer: str) -> float | None:
+    """How many times longer the peer's epoch takes than ours, one run each."""
+    times = {(epoch["what"], epoch["runs"]): epoch["epoch_ms"] for epoch in measured["epochs"]}
+    ours, theirs = times.get(("apgcn", 1)), times.get((peer, 1))
+    return theirs / ours if ours and theirs else None
+
+
+def _against_targets(found: dict[str, Any], *, cora_ml: bool) -> dict[str, float | None]:
+    """What was measured, by the names of the targets."""
+    kind = "cuda" if found["device"].startswith("cuda") else "cpu"
+    of_100 = {one["dataset"]: one for one in found["trainings"] if one["runs"] == 100}
+    measured: dict[str, float | None] = {
+        "import_seconds": found["start"]["importing"],
+        "everything_seconds": found["start"]["everything"],
+    }
+    if cora_ml and kind == "cpu":
+        measured |= {name: found[name] for name in ("speedup_over_pyg_apgcn", "speedup_over_pyg_appnp")}
+    if "cora_ml" in of_100:
+        measured[f"cora_ml_100_{kind}_seconds"] = of_100["cora_ml"]["seconds"]
+    if len(of_100) == 6:
+        measured[f"six_100_{kind}_seconds"] = sum(one["seconds"] for one in of_100.values())
+    if "amazon_computers" in of_100:
+        measured[f"amazon_computers_100_{kind}_gigabytes"] = of_100["amazon_computers"]["memory"] / 1e9
+    return measured
