@@ -17,7 +17,7 @@ test: .venv/installed-dev
 	$(PYTHON) -m venv .venv
 
 .venv/installed: pyproject.toml constraints.txt | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[report,tune]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[report,tune,fast]"
 	touch $@
 
 .venv/installed-dev: pyproject.toml constraints.txt | .venv/bin/python

@@ -55,14 +55,14 @@ def of_both(compute):
     return zip(*answers, strict=True)
 
 
-@pytest.mark.parametrize("runs", [1, 3])
-@pytest.mark.parametrize("channels", [1, 3, 10])
+@pytest.mark.parametrize(("channels", "runs"), [(1, 1), (3, 3), (10, 2)])
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
 def test_listening_until_halting(loops, operator, channels, runs):
+    if loops == "gpu" and channels == 1:
+        pytest.skip("Triton's interpreter is slow")
     adjacency = Adjacency(random_graph(channels), device="cpu", dtype=torch.float32)
-    for updates in (0.0, 0.5):
-        for training in (True, False):
-            check_listening(adjacency, operator, channels, runs, updates=updates, training=training)
+    for updates, training in ((0.0, True), (0.5, True), (0.0, False)):
+        check_listening(adjacency, operator, channels, runs, updates=updates, training=training)
 
 
 def check_listening(adjacency, operator, channels, runs, *, updates, training):

@@ -20,7 +20,7 @@ from apgcn.training.runs import Run
 from apgcn.training.settings import TrainingSettings
 
 WARM_UP = 12  # epochs: the halting unit has learned twice, and a GPU's work is recorded
-OFTEN = 5  # epochs of ours in turn with one of a peer: it is so much shorter
+OFTEN = 20  # epochs of ours, one run, in turn with one of a peer, which takes longer than all of them
 
 
 @dataclass(frozen=True)

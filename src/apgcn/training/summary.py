@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Sequence
+from importlib import metadata
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -56,13 +58,15 @@ def summarize(
 
 
 def versions() -> dict[str, str]:
-    """The versions a result depends on."""
+    """The versions a result depends on; numba and Triton only where they are installed."""
+    compilers = {name: metadata.version(name) for name in ("numba", "triton") if find_spec(name)}
     return {
         "apgcn": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "scipy": scipy.__version__,
+        **compilers,
     }
 
 

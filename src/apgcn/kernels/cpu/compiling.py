@@ -2,17 +2,67 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from numba import njit
 from torch import Tensor
 
 from apgcn.pattern import Pattern
 
 # Sums may be reordered, so that they fill the processor's lanes; NaN and infinity keep their meaning.
-OPTIONS: dict[str, Any] = {"fastmath": {"contract", "reassoc", "nsz", "arcp"}, "error_model": "numpy", "cache": True}
+OPTIONS: dict[str, Any] = {"fastmath": {"contract", "reassoc", "nsz", "arcp"}, "error_model": "numpy"}
 
 ZERO, ONE = np.float32(0), np.float32(1)
+
+
+def compiled(function: Callable) -> Callable:
+    """The function, compiled on its first call; where a folder can be written to, once for all processes.
+
+    What a function calls is compiled into it: after a change in `rows.py`, delete the `__pycache__` beside it.
+    """
+    kernel = part(function)
+
+    def call(*arguments: Any) -> None:
+        if kernel.signatures:
+            kernel(*arguments)
+        else:
+            with _uninterrupted():
+                kernel(*arguments)
+
+    return call
+
+
+def part(function: Callable) -> Any:
+    """The function, to be called by compiled ones."""
+    try:
+        return njit(cache=True, **OPTIONS)(function)
+    except RuntimeError:  # no folder to keep it in
+        return njit(**OPTIONS)(function)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Signals wait until the block is done: the compiler loses an exception that comes while it works."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    waiting: list[tuple[int, Any]] = []
+    names = (getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP"))
+    handlers = {number: signal.getsignal(number) for number in names if number and callable(signal.getsignal(number))}
+    for number in handlers:
+        signal.signal(number, lambda number, frame: waiting.append((number, frame)))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number, frame in waiting:
+            handlers[signal.Signals(number)](number, frame)  # type: ignore[operator]
 
 
 def arrays_of(*tensors: Tensor) -> list[np.ndarray]:

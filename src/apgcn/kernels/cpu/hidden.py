@@ -6,11 +6,10 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from numba import njit
 from torch import Tensor
 
-from apgcn.kernels.cpu.compiling import OPTIONS, ZERO, arrays_of, rows_of
-from apgcn.kernels.cpu.rows import row_loops
+from apgcn.kernels.cpu.compiling import ZERO, arrays_of, compiled, rows_of
+from apgcn.kernels.cpu.rows import SMALL, gather, scatter
 from apgcn.noise import Coins
 from apgcn.pattern import Pattern
 
@@ -44,15 +43,14 @@ def _kernels(channels: int) -> tuple[Callable, Callable]:
 
     The second fetches and stores a row for every entry; there it pays to look for the dropped ones and leave them out.
     """
-    gather, scatter, _ = row_loops(channels)
 
-    @njit(**OPTIONS)
+    @compiled
     def forward(pointers, columns, values, weight, bias, kept, hidden):
         total = np.empty(channels, np.float32)
         for run in range(hidden.shape[0]):
             mine, words, start = values[run % values.shape[0]], weight[run], bias[run, 0]
             for row in range(hidden.shape[1]):
-                gather(mine, columns, pointers[row], pointers[row + 1], words, total)
+                gather(channels, SMALL, mine, columns, pointers[row], pointers[row + 1], words, total)
                 into = hidden[run, row]
                 for i in range(channels):
                     into[i] = max(total[i] + start[i], ZERO)
@@ -61,7 +59,7 @@ def _kernels(channels: int) -> tuple[Callable, Callable]:
                     for i in range(channels):
                         into[i] *= factors[i]
 
-    @njit(**OPTIONS)
+    @compiled
     def backward(pointers, columns, values, hidden, gradient, to_weight, to_bias, factor, longest):
         kept, entries, said = (
             np.empty(longest, np.uint32),
@@ -79,6 +77,6 @@ def _kernels(channels: int) -> tuple[Callable, Callable]:
                 for entry in range(pointers[row], pointers[row + 1]):
                     kept[count], entries[count] = columns[entry], mine[entry]
                     count += np.uint32(mine[entry] != ZERO)
-                scatter(entries, kept, np.uint32(0), count, into, said)
+                scatter(channels, SMALL, entries, kept, np.uint32(0), count, into, said)
 
     return forward, backward

@@ -10,12 +10,11 @@ from functools import cache
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 from torch.nn import functional
 
-from apgcn.kernels.cpu.compiling import ONE, OPTIONS, ZERO, arrays_of, rows_of
-from apgcn.kernels.cpu.rows import LARGE, row_loops
+from apgcn.kernels.cpu.compiling import ONE, ZERO, arrays_of, compiled, part, rows_of
+from apgcn.kernels.cpu.rows import LARGE, blend, gather, scatter
 from apgcn.kernels.listening import Matrices
 
 LANES = 8
@@ -37,7 +36,7 @@ def _prepared(matrices: Matrices) -> tuple[Tensor, Tensor]:
     return left, scale
 
 
-@njit(**OPTIONS)
+@compiled
 def _drop(pointers, columns, weights, kept, factor, keeps_loops, renormalize, left, scale):
     for run in range(kept.shape[0]):
         for step in range(kept.shape[1]):
@@ -80,7 +79,7 @@ def listen(
     return z, h.add_(bias[:, None, None]).sigmoid_(), prepared
 
 
-@njit(**OPTIONS)
+@part
 def _filled(answers, bias):
     """How much of its budget a node has filled."""
     total = ZERO
@@ -99,9 +98,7 @@ def listen_back(matrices: Matrices, prepared: tuple[Tensor, Tensor], to_z: Tenso
 
 @cache
 def _steps(width: int, *, large: bool) -> tuple[Callable, Callable]:
-    gather, scatter, blend = row_loops(width, large=large)
-
-    @njit(**OPTIONS)
+    @compiled
     def forward(pointers, columns, left, scale, decay, home, budget, z, unit, bias, watched, asked):
         runs, steps, nodes = asked.shape
         total, said = np.empty(width, np.float32), np.empty((nodes, width), np.float32)
@@ -116,10 +113,10 @@ def _steps(width: int, *, large: bool) -> tuple[Callable, Callable]:
                 weights, sizes = left[run % len(left), k % left.shape[1]], scale[run % len(scale), k % scale.shape[1]]
                 before, after, start, answers = states[k], states[k + 1], states[0], asked[run, k]
                 for node in range(nodes):
-                    blend(sizes[node], before[node], ZERO, before[node], said[node])
+                    blend(width, sizes[node], before[node], ZERO, before[node], said[node])
                 for node in range(nodes):
-                    gather(weights, columns, pointers[node], pointers[node + 1], said, total)
-                    blend(decay * sizes[node], total, home, start[node], after[node])
+                    gather(width, large, weights, columns, pointers[node], pointers[node + 1], said, total)
+                    blend(width, decay * sizes[node], total, home, start[node], after[node])
                     answer, new = ZERO, after[node]
                     for c in range(width):
                         answer += new[c] * own[c]
@@ -127,7 +124,7 @@ def _steps(width: int, *, large: bool) -> tuple[Callable, Callable]:
                 while halted < len(theirs) and _filled(asked[run, : k + 1, theirs[halted]], bias[run]) >= budget:
                     halted += 1
 
-    @njit(**OPTIONS)
+    @compiled
     def backward(pointers, columns, left, scale, decay, home, to_z):
         runs, steps, nodes = to_z.shape[0], to_z.shape[1] - 1, to_z.shape[2]
         given, heard = np.empty(width, np.float32), np.zeros((nodes, width), np.float32)
@@ -141,14 +138,14 @@ def _steps(width: int, *, large: bool) -> tuple[Callable, Callable]:
                         any_given += abs(own[c])
                     if any_given == ZERO:
                         continue
-                    blend(decay * sizes[node], own, ZERO, own, given)
-                    scatter(weights, columns, pointers[node], pointers[node + 1], heard, given)
+                    blend(width, decay * sizes[node], own, ZERO, own, given)
+                    scatter(width, large, weights, columns, pointers[node], pointers[node + 1], heard, given)
                 for node in range(nodes):
-                    blend(sizes[node], heard[node], ONE, below[node], below[node])
+                    blend(width, sizes[node], heard[node], ONE, below[node], below[node])
                 heard[:] = ZERO
                 if home != ZERO:
                     for node in range(nodes):
-                        blend(home, above[node], ONE, start[node], start[node])
+                        blend(width, home, above[node], ONE, start[node], start[node])
 
     return forward, backward
 
@@ -169,7 +166,7 @@ def combine(
     _combine(*arrays_of(z, h, _or_ones(updates, h), wanted), np.float32(budget), *arrays_of(*found))
 
 
-@njit(**OPTIONS)
+@compiled
 def _combine(z, h, updates, wanted, budget, output, taken, remainder):
     runs, steps, _ = h.shape
     channels = output.shape[2]
@@ -209,7 +206,7 @@ def combine_back(
     return to_z, to_asked
 
 
-@njit(**OPTIONS)
+@compiled
 def _combine_back(z, h, updates, unit, taken, to_output, to_remainder, to_z, to_asked):
     runs, steps, nodes = h.shape
     channels = to_output.shape[2]

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from numba import njit
 from torch import Tensor
 
-from apgcn.kernels.cpu.compiling import OPTIONS, ZERO, arrays_of, rows_of
-from apgcn.kernels.cpu.rows import row_loops
+from apgcn.kernels.cpu.compiling import ZERO, arrays_of, compiled, rows_of
+from apgcn.kernels.cpu.rows import SMALL, gather, scatter
 from apgcn.noise import Coins
 from apgcn.pattern import Pattern
 
@@ -42,16 +41,15 @@ def _kernels(channels: int) -> tuple[Callable, Callable]:
 
     The second fetches and stores a row for every entry; there it pays to look for the dropped ones and leave them out.
     """
-    gather, scatter, _ = row_loops(channels)
 
-    @njit(**OPTIONS)
+    @compiled
     def product(pointers, columns, values, dense, output, longest):
         for run in range(output.shape[0]):
             mine, said = values[run % values.shape[0]], dense[run]
             for row in range(output.shape[1]):
-                gather(mine, columns, pointers[row], pointers[row + 1], said, output[run, row])
+                gather(channels, SMALL, mine, columns, pointers[row], pointers[row + 1], said, output[run, row])
 
-    @njit(**OPTIONS)
+    @compiled
     def transposed(pointers, columns, values, dense, output, longest):
         kept, weight = np.empty(longest, np.uint32), np.empty(longest, np.float32)
         for run in range(output.shape[0]):
@@ -62,6 +60,6 @@ def _kernels(channels: int) -> tuple[Callable, Callable]:
                 for entry in range(pointers[row], pointers[row + 1]):
                     kept[count], weight[count] = columns[entry], mine[entry]
                     count += np.uint32(mine[entry] != ZERO)
-                scatter(weight, kept, np.uint32(0), count, into, dense[run, row])
+                scatter(channels, SMALL, weight, kept, np.uint32(0), count, into, dense[run, row])
 
     return product, transposed

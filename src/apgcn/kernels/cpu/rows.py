@@ -6,8 +6,6 @@ these few, in which all loops here end, are written in the compiler's own langua
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from llvmlite import ir
@@ -18,71 +16,71 @@ INDEX, FLOAT = ir.IntType(64), ir.FloatType()
 AHEAD = 16  # entries: their rows are asked for before they are needed
 LINE = 16  # floats come from memory together
 LARGE = 2**21  # floats do not stay in a processor's caches
+SMALL = False  # a weight, which stays there
 
 
-@cache
-def row_loops(width: int, *, large: bool = False) -> tuple[Callable, Callable, Callable]:
-    """`gather`, `scatter` and `blend`, for rows of a width that the compiler knows; compiled functions call them.
+@intrinsic(prefer_literal=True)
+def gather(typing, width, large, weights, columns, first, last, rows, total):
+    """total = the sum of weights[e] * rows[columns[e]] over e = first..last - 1.
 
-    Where there are so many rows that they are `large`, each is asked for some entries ahead: memory is far away.
-
-    gather(weights, columns, first, last, rows, total)
-        total = the sum of weights[e] * rows[columns[e]] over e = first..last - 1.
-    scatter(weights, columns, first, last, rows, given)
-        rows[columns[e]] += weights[e] * given for each of these e.
-    blend(u, x, v, y, into)
-        into = u * x + v * y, for two numbers and three rows.
-
-    `rows` is contiguous, of shape (any, width); columns, first and last have no sign.
+    `rows` is contiguous, of shape (any, width), and columns, first and last have no sign. Width and large are known to
+    the compiler. Where there are so many rows that they are large, each is asked for some entries ahead: memory is far.
     """
-    row = ir.VectorType(FLOAT, width)
 
-    @intrinsic
-    def gather(typing, weights, columns, first, last, rows, total):
-        def generate(context, builder, signature, arguments):
-            held = cgutils.alloca_once_value(builder, ir.Constant(row, [0.0] * width))
-            for weight, place in _entries(context, builder, signature, arguments, row, large=large):
-                builder.store(_sum(builder, weight, _fetch(builder, place), builder.load(held)), held)
-            _store(builder, builder.load(held), _data(context, builder, signature, arguments, 5, row))
-            return context.get_dummy_value()
+    def generate(context, builder, signature, arguments):
+        row = _row_type(signature)
+        held = cgutils.alloca_once_value(builder, ir.Constant(row, [0.0] * row.count))
+        for weight, place in _entries(context, builder, signature, arguments):
+            builder.store(_sum(builder, weight, _fetch(builder, place), builder.load(held)), held)
+        _store(builder, builder.load(held), _data(context, builder, signature, arguments, 7, row))
+        return context.get_dummy_value()
 
-        return types.void(weights, columns, first, last, rows, total), generate
-
-    @intrinsic
-    def scatter(typing, weights, columns, first, last, rows, given):
-        def generate(context, builder, signature, arguments):
-            held = _fetch(builder, _data(context, builder, signature, arguments, 5, row))
-            for weight, place in _entries(context, builder, signature, arguments, row, large=large):
-                _store(builder, _sum(builder, weight, held, _fetch(builder, place)), place)
-            return context.get_dummy_value()
-
-        return types.void(weights, columns, first, last, rows, given), generate
-
-    @intrinsic
-    def blend(typing, u, x, v, y, into):
-        def generate(context, builder, signature, arguments):
-            x, y, into = (_data(context, builder, signature, arguments, number, row) for number in (1, 3, 4))
-            u, v = (_everywhere(builder, arguments[number], row) for number in (0, 2))
-            other = builder.fmul(v, _fetch(builder, y), flags=("contract",))
-            _store(builder, _sum(builder, u, _fetch(builder, x), other), into)
-            return context.get_dummy_value()
-
-        return types.void(u, x, v, y, into), generate
-
-    return gather, scatter, blend
+    return types.void(width, large, weights, columns, first, last, rows, total), generate
 
 
-def _entries(context: Any, builder: Any, signature: Any, arguments: Any, row: ir.VectorType, *, large: bool) -> Any:
+@intrinsic(prefer_literal=True)
+def scatter(typing, width, large, weights, columns, first, last, rows, given):
+    """rows[columns[e]] += weights[e] * given for each e = first..last - 1; see `gather`."""
+
+    def generate(context, builder, signature, arguments):
+        held = _fetch(builder, _data(context, builder, signature, arguments, 7, _row_type(signature)))
+        for weight, place in _entries(context, builder, signature, arguments):
+            _store(builder, _sum(builder, weight, held, _fetch(builder, place)), place)
+        return context.get_dummy_value()
+
+    return types.void(width, large, weights, columns, first, last, rows, given), generate
+
+
+@intrinsic(prefer_literal=True)
+def blend(typing, width, u, x, v, y, into):
+    """into = u * x + v * y, for two numbers and three rows of a width that is known to the compiler."""
+
+    def generate(context, builder, signature, arguments):
+        row = _row_type(signature)
+        x, y, into = (_data(context, builder, signature, arguments, number, row) for number in (2, 4, 5))
+        u, v = (_everywhere(builder, arguments[number], row) for number in (1, 3))
+        other = builder.fmul(v, _fetch(builder, y), flags=("contract",))
+        _store(builder, _sum(builder, u, _fetch(builder, x), other), into)
+        return context.get_dummy_value()
+
+    return types.void(width, u, x, v, y, into), generate
+
+
+def _row_type(signature: Any) -> ir.VectorType:
+    return ir.VectorType(FLOAT, signature.args[0].literal_value)
+
+
+def _entries(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """Write a loop over the entries; what the caller writes for the one pair yielded becomes the loop's body.
 
     The pair is an entry's weight, as often as a row is wide, and the place of its row.
     """
-    weights, columns = (_data(context, builder, signature, arguments, number) for number in (0, 1))
-    rows = _data(context, builder, signature, arguments, 4)
-    first, last = (_long(builder, arguments[number]) for number in (2, 3))
+    row, large = _row_type(signature), signature.args[1].literal_value
+    weights, columns, rows = (_data(context, builder, signature, arguments, number) for number in (2, 3, 6))
+    first, last = (_long(builder, arguments[number]) for number in (4, 5))
     with cgutils.for_range_slice(builder, first, last, ir.Constant(INDEX, 1), INDEX, inc=True) as (entry, _):
         if large:
-            end = builder.sub(_length(context, builder, signature, arguments, 1), ir.Constant(INDEX, 1))
+            end = builder.sub(_length(context, builder, signature, arguments, 3), ir.Constant(INDEX, 1))
             later = builder.add(entry, ir.Constant(INDEX, AHEAD))
             later = builder.select(builder.icmp_unsigned("<", later, end), later, end)
             _ask_for(builder, _row(builder, rows, columns, later, row), row.count)
