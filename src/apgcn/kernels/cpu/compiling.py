@@ -62,7 +62,7 @@ def _uninterrupted() -> Iterator[None]:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         for number, frame in waiting:
-            handlers[signal.Signals(number)](number, frame)  # type: ignore[operator]
+            handlers[signal.Signals(number)](number, frame)  # type: ignore[misc, operator]
 
 
 def arrays_of(*tensors: Tensor) -> list[np.ndarray]:
