@@ -298,7 +298,7 @@ def test_a_record_says_what_the_training_found(tmp_path):
         assert np.array_equal(store.mean_steps([record]), result.steps)
         assert record.settings == {**vars(model), **vars(training)}
         assert record.command == "apgcn reproduce something"
-        assert set(record.versions) == {"apgcn", "python", "torch", "numpy", "scipy"}
+        assert set(record.versions) - {"numba", "triton"} == {"apgcn", "python", "torch", "numpy", "scipy"}
     seconds = [store.records[key.text].seconds for key in plan]
     assert min(seconds) > 0
 
@@ -433,6 +433,7 @@ def test_a_store_that_may_only_be_read_can_be_looked_at(tmp_path, monkeypatch):
 
 def test_a_graph_that_cannot_be_had_is_said_before_anything_is_written(tmp_path, monkeypatch):
     monkeypatch.setenv("APGCN_DATA", str(tmp_path / "nothing"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("apgcn.datasets.files._download", _not_there)
     cleaned.cache_clear()
     with pytest.raises(MissingFile):

@@ -19,7 +19,7 @@ from apgcn.training.repeating import own_stream
 from apgcn.training.runs import Run
 from apgcn.training.settings import TrainingSettings
 
-WARM_UP = 12  # epochs: the halting unit has learned twice, and a GPU's work is recorded
+WARM_UP = 12  # epochs on a GPU: the halting unit has learned twice, and all work is recorded
 OFTEN = 20  # epochs of ours, one run, in turn with one of a peer, which takes longer than all of them
 
 
@@ -65,8 +65,8 @@ def timed_epochs(
         for name, peer in (peers(graph, runs[0], model, training, device=device) if beside else {}).items():
             clocks[name, 1] = lambda peer=peer: _two_parts(peer.step, peer.evaluate, device)  # type: ignore[misc]
         times: dict[tuple[str, int], list[tuple[float, float]]] = {one: [] for one in clocks}
-        for (name, size), clock in clocks.items():
-            for _ in range(WARM_UP if name == "apgcn" and size <= 8 else 3):
+        for clock in clocks.values():
+            for _ in range(WARM_UP if device.type == "cuda" else min(3, rounds)):
                 clock()
         for _ in range(rounds):
             for (name, size), clock in clocks.items():

@@ -58,8 +58,8 @@ def summarize(
 
 
 def versions() -> dict[str, str]:
-    """The versions a result depends on; numba and Triton only where they are installed."""
-    compilers = {name: metadata.version(name) for name in ("numba", "triton") if find_spec(name)}
+    """The versions a result depends on: of what compiles loops, too, where it is installed."""
+    compilers = {name: metadata.version(name) for name in _compilers() if find_spec(name)}
     return {
         "apgcn": __version__,
         "python": platform.python_version(),
@@ -68,6 +68,10 @@ def versions() -> dict[str, str]:
         "scipy": scipy.__version__,
         **compilers,
     }
+
+
+def _compilers() -> tuple[str, ...]:
+    return ("numba", "triton") if torch.cuda.is_available() else ("numba",)
 
 
 def _line(result: RunResult) -> dict[str, Any]:
