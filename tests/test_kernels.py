@@ -45,7 +45,7 @@ def random_graph(seed: int, nodes: int = 23) -> sparse.csr_matrix:
 
 
 def of_both(compute):
-    """What `compute` gives in a written-out loop and plainly: tensors, then the gradients of their sum of squares."""
+    """What `compute` gives in a written-out loop and plainly: tensors, then the gradients of a weighted sum of them."""
     answers = []
     for plain in (False, True):
         with plainly() if plain else torch.enable_grad():
@@ -141,6 +141,42 @@ def test_every_run_is_computed_as_if_alone(loops):
     single = AdaptivePropagation(NormalizedAdjacency(), channels=4, noise=Noise([1]))
     alone = single(seeds[1:2], adjacency, Noise([8])).output
     assert torch.equal(together[1:2], alone)
+
+
+def test_steps_over_many_rows_ask_for_them_ahead(monkeypatch):
+    cpu = pytest.importorskip("apgcn.kernels.cpu.listening")
+    monkeypatch.setattr(cpu, "LARGE", 0)
+    adjacency = Adjacency(random_graph(2), device="cpu", dtype=torch.float32)
+    check_listening(adjacency, OPERATORS["teleport"], 20, 2, updates=0.5, training=True)
+
+
+def test_one_step_is_enough(loops):
+    adjacency = Adjacency(random_graph(2), device="cpu", dtype=torch.float32)
+    layer = AdaptivePropagation(NormalizedAdjacency(), channels=2, noise=Noise([1]), max_steps=1)
+    seeds = torch.rand(1, adjacency.nodes, 2, requires_grad=True)
+    for fast, plain in of_both(lambda: ([layer(seeds, adjacency, Noise([3])).output], [seeds])):
+        torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-6)
+
+
+def test_features_of_which_none_is_stored(loops):
+    x = SparseMatrix(Pattern(sparse.csr_matrix((5, 3), dtype=np.float32)), torch.empty(0))
+    layers = TwoLayers(3, 16, 2, rate=0.5, noise=Noise([1, 2]))
+    for noise in (lambda: Noise([3, 4]), lambda: None):
+        for fast, plain in of_both(lambda noise=noise: ([layers(x, noise())], list(layers.parameters()))):
+            torch.testing.assert_close(fast, plain)
+
+
+def test_a_layer_wider_than_registers_goes_the_plain_way():
+    assert kernels.kernels_for(torch.ones(1), width=kernels.WIDEST + 1) is None
+
+
+def test_features_with_a_gradient_get_it(loops):
+    features = sparse.random(9, 7, density=0.4, random_state=np.random.default_rng(1), format="csr", dtype=np.float32)
+    values = torch.as_tensor(features.data).requires_grad_()
+    layers = TwoLayers(7, 16, 2, rate=0.0, noise=Noise([1]))
+    layers(SparseMatrix(Pattern(features), values)).square().sum().backward()
+    assert values.grad is not None
+    assert values.grad.abs().sum() > 0
 
 
 def test_double_precision_goes_the_plain_way(loops):

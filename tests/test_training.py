@@ -49,6 +49,24 @@ def weights_after(graph, runs, epochs: int, model=ALL_DROPOUT, training=Training
     return {name: weight.detach().clone() for name, weight in pack.model.named_parameters()}
 
 
+def test_runs_may_leave_late_and_together():
+    """As on a GPU, which is looked at seldom: what a run does after its end is forgotten."""
+    graph = random_graph(60, edges=150, features=8)
+    runs, training = runs_of(graph, 7), TrainingSettings(patience=6, max_epochs=60)
+    answers = []
+    for look_every, together in ((1, 0.0), (10, 0.4)):
+        pack = Pack(GraphTensors.of(graph), runs, ALL_DROPOUT, training)
+        pack.look_every, pack.together = look_every, together
+        while pack.going:
+            pack.epoch()
+        answers.append(pack.results())
+    for soon, late in zip(*answers, strict=True):
+        assert (soon.epochs, soon.best_epoch) == (late.epochs, late.best_epoch)
+        np.testing.assert_allclose(soon.history.stopping_loss, late.history.stopping_loss, rtol=1e-4)
+        np.testing.assert_allclose(soon.logits, late.logits, rtol=1e-3, atol=1e-4)
+    assert len({result.epochs for result in answers[0]}) > 2
+
+
 def test_a_pack_of_eight_is_eight_packs_of_one(cora):
     """To rounding, over the first epochs, with every dropout on: same initial weights, same noise, same steps."""
     runs = benchmark_runs(cora, 8)

@@ -111,11 +111,17 @@ class TwoLayers(nn.Module):
         self.second = Linear(hidden, outputs, noise=noise)
 
     def forward(self, x: Tensor | SparseMatrix, noise: Noise | None = None) -> Tensor:
-        kernels = kernels_for(self.first.weight)
-        if isinstance(x, SparseMatrix) and kernels and (noise or not x.rather_dense):
+        kernels = self._kernels(x, noise)
+        if isinstance(x, SparseMatrix) and kernels:
             return self.second(self._hidden(x, noise, kernels))
         h = self.first(dropout(x, self.rate, noise)).relu()
         return self.second(dropout(h, self.rate, noise))
+
+    def _kernels(self, x: Tensor | SparseMatrix, noise: Noise | None) -> ModuleType | None:
+        """The loops that compute the hidden layer, if there are any for these features."""
+        if isinstance(x, Tensor) or x.values.requires_grad or (x.rather_dense and noise is None):
+            return None
+        return kernels_for(self.first.weight, x.values, width=self.first.bias.shape[-1])
 
     def _hidden(self, x: SparseMatrix, noise: Noise | None, kernels: ModuleType) -> Tensor:
         """The hidden layer after dropout, in a written-out loop."""
@@ -123,5 +129,4 @@ class TwoLayers(nn.Module):
         x = dropout(x, self.rate, noise)
         tosses = noise is not None and self.rate > 0
         coins = noise.toss(x.pattern.shape[0], bias.shape[-1], rate=self.rate) if noise and tosses else None
-        values = x.values.view(-1, x.pattern.entries)
-        return HiddenLayer.apply(weight, bias, x.pattern, values, x.coins, coins, kernels)
+        return HiddenLayer.apply(weight, bias, x.pattern, torch.atleast_2d(x.values), x.coins, coins, kernels)

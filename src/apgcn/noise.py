@@ -138,7 +138,7 @@ class Coins:
         else:
             drawn = self.words.view(torch.uint8)[:, :count]
             kept = (drawn >= self.dropped_bytes).float().mul_(self.factor)
-        return kept.view(-1, *self.shape)
+        return kept.view(len(self.words), *self.shape)
 
 
 def keep_factor(rate: float) -> float:

@@ -139,8 +139,8 @@ class AdaptivePropagation(nn.Module):
     ) -> Propagated:
         """Where `nodes` (runs, m) are given, what comes back for others need not be right."""
         seeds = dropout(seeds, self.seed_dropout, noise)
-        kernels = kernels_for(seeds, adjacency.weights)
-        if kernels and hasattr(self.operator, "matrices"):
+        kernels = kernels_for(seeds, adjacency.weights, width=seeds.shape[-1])
+        if kernels and hasattr(self.operator, "matrices") and not adjacency.weights.requires_grad:
             return self._written_out(kernels, seeds, adjacency, noise, nodes)
         z = torch.stack([*listen(self.operator, seeds, adjacency, steps=self.max_steps, noise=noise)])
         h = torch.sigmoid(z[1:] @ self.halting_unit.weight + self.halting_unit.bias).squeeze(-1)  # (T, runs, nodes)

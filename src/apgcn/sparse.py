@@ -71,12 +71,12 @@ class SparseMatrix:
     def to_dense(self) -> Tensor:
         """All places, the empty ones too, of shared values: (rows, columns)."""
         dense = self.values.new_zeros(self.pattern.shape)
-        dense[self.pattern.rows, self.pattern.columns] = self.values
+        dense[self.pattern.rows, self.pattern.columns] = self.dropped
         return dense
 
     def row_sums(self) -> Tensor:
         """The sum of every row, (rows,) or (runs, rows), without gradient."""
-        values = self.dropped.view(-1, self.pattern.entries)
+        values = torch.atleast_2d(self.dropped)
         ones = values.new_ones(len(values), self.pattern.shape[1], 1)
         return multiply(self.pattern, values, ones).view(*self.dropped.shape[:-1], -1)
 
@@ -151,9 +151,9 @@ def multiply(
     pattern: Pattern, values: Tensor, dense: Tensor, coins: Coins | None = None, *, turned: bool = False
 ) -> Tensor:
     """The product, or that with the transposed matrix, without gradient; shapes as in `SparseMatrix`."""
-    kernels = kernels_for(values, dense)
+    kernels = kernels_for(values, dense, width=dense.shape[-1])
     if kernels:
-        product = kernels.multiply(pattern, values.view(-1, pattern.entries), coins, dense, turned=turned)
+        product = kernels.multiply(pattern, torch.atleast_2d(values), coins, dense, turned=turned)
         if product is not None:
             return product
     values = _unpacked(values, coins)

@@ -61,7 +61,7 @@ def normalize(matrix: SparseMatrix) -> SparseMatrix:
 def _scaled(matrix: SparseMatrix, scale: Tensor) -> SparseMatrix:
     """Rows and columns times a number of their own."""
     to_row, to_column = (scale.index_select(-1, end) for end in (matrix.pattern.rows, matrix.pattern.columns))
-    return SparseMatrix(matrix.pattern, matrix.values * to_row * to_column)
+    return SparseMatrix(matrix.pattern, matrix.dropped * to_row * to_column)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -14,10 +14,14 @@ from apgcn.devices import one_thread
 from apgcn.graph import Graph
 from apgcn.models.apgcn import APGCNSettings
 from apgcn.tensors import GraphTensors
+from apgcn.training.clock import milliseconds
 from apgcn.training.loop import Pack
 from apgcn.training.repeating import own_stream
 from apgcn.training.runs import Run
 from apgcn.training.settings import TrainingSettings
+
+Kind = tuple[str, int]  # what it is, and of how many runs
+Clock = Callable[[], tuple[float, ...]]
 
 WARM_UP = 12  # epochs on a GPU: the halting unit has learned twice, and all work is recorded
 OFTEN = 20  # epochs of ours, one run, in turn with one of a peer, which takes longer than all of them
@@ -55,24 +59,38 @@ def timed_epochs(
     device: torch.device,
     beside: bool,
 ) -> list[Epoch]:
-    """Epochs of packs of so many runs each, and of the peers, in turns; one thread on a processor."""
+    """Epochs of the smallest pack and of the peers, in turns; then of the larger packs. One thread on a processor.
+
+    The larger packs come last: what they leave in memory changes how fast large tensors, such as the peers', are had.
+    """
+    small, *large = sorted(packs)
     with one_thread(), own_stream(device):
         tensors = GraphTensors.of(graph, device=device)
-        clocks: dict[tuple[str, int], Callable[[], tuple[float, float]]] = {}
-        for size in packs:
-            pack = Pack(tensors, runs[:size], model, training)
-            clocks["apgcn", size] = lambda pack=pack: _of_pack(pack, device)  # type: ignore[misc]
-        for name, peer in (peers(graph, runs[0], model, training, device=device) if beside else {}).items():
-            clocks[name, 1] = lambda peer=peer: _two_parts(peer.step, peer.evaluate, device)  # type: ignore[misc]
-        times: dict[tuple[str, int], list[tuple[float, float]]] = {one: [] for one in clocks}
-        for clock in clocks.values():
-            for _ in range(WARM_UP if device.type == "cuda" else min(3, rounds)):
-                clock()
-        for _ in range(rounds):
-            for (name, size), clock in clocks.items():
-                for _ in range(OFTEN if name == "apgcn" and size == 1 else 1):
-                    times[name, size].append(clock())
+        others = peers(graph, runs[0], model, training, device=device) if beside else {}
+        clocks = {("apgcn", small): _clock(Pack(tensors, runs[:small], model, training))}
+        for name, peer in others.items():
+            clocks[name, 1] = partial(milliseconds, peer.step, peer.evaluate, device=device)
+        often = {one: OFTEN if others and one[0] == "apgcn" else 1 for one in clocks}
+        times = _in_turns(clocks, rounds, often=often, device=device)
+        for size in large:
+            clocks = {("apgcn", size): _clock(Pack(tensors, runs[:size], model, training))}
+            times |= _in_turns(clocks, rounds, often={}, device=device)
     return [_epoch(name, size, np.array(found)) for (name, size), found in times.items()]
+
+
+def _in_turns(
+    clocks: Mapping[Kind, Clock], rounds: int, *, often: Mapping[Kind, int], device: torch.device
+) -> dict[Kind, list[tuple[float, ...]]]:
+    """What every clock says, in each round as often as is said of it."""
+    times: dict[Kind, list[tuple[float, ...]]] = {one: [] for one in clocks}
+    for clock in clocks.values():
+        for _ in range(WARM_UP if device.type == "cuda" else min(3, rounds)):
+            clock()
+    for _ in range(rounds):
+        for one, clock in clocks.items():
+            for _ in range(often.get(one, 1)):
+                times[one].append(clock())
+    return times
 
 
 def _epoch(name: str, runs: int, times: np.ndarray) -> Epoch:
@@ -81,22 +99,9 @@ def _epoch(name: str, runs: int, times: np.ndarray) -> Epoch:
     return Epoch(name, runs, len(times), *(float(ms) for ms in (step, evaluation, middle, low, high)))
 
 
-def _of_pack(pack: Pack, device: torch.device) -> tuple[float, float]:
-    pack.begin()
-    return _two_parts(pack.step, pack.assess, device)
+def _clock(pack: Pack) -> Clock:
+    def epoch() -> tuple[float, ...]:
+        pack.begin()
+        return milliseconds(pack.step, pack.assess, device=pack.device)
 
-
-def _two_parts(step: Callable[[], object], evaluate: Callable[[], object], device: torch.device) -> tuple[float, float]:
-    """Milliseconds of both."""
-    moments = [now(device)]
-    for part in (step, evaluate):
-        part()
-        moments.append(now(device))
-    return 1000 * (moments[1] - moments[0]), 1000 * (moments[2] - moments[1])
-
-
-def now(device: torch.device) -> float:
-    """The time when all that was asked of the device is done."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
+    return epoch

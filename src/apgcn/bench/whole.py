@@ -1,4 +1,4 @@
-"""How long do many trainings take, from the first epoch to the last run's end?"""
+"""How long do many trainings take, from the start of the workers to the end of the last run?"""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import torch
 
@@ -13,6 +11,7 @@ from apgcn.experiments.keys import Condition
 from apgcn.experiments.measurements import TimingRecord, timing_key
 from apgcn.experiments.work import origin, run_of
 from apgcn.tensors import GraphTensors
+from apgcn.training.clock import milliseconds
 from apgcn.training.loop import Pack
 from apgcn.training.paper import divide_settings
 from apgcn.training.repeating import own_stream
@@ -49,18 +48,7 @@ def timed(condition: Condition, *, device: str, command: str) -> TimingRecord:
     )
 
 
-def _epoch(pack: Pack, device: torch.device) -> tuple[float, float]:
+def _epoch(pack: Pack, device: torch.device) -> tuple[float, ...]:
     """Milliseconds of the step and of the evaluation."""
     pack.begin()
-    moments = [_now(device)]
-    for part in (pack.step, pack.assess):
-        part()
-        moments.append(_now(device))
-    return 1000 * (moments[1] - moments[0]), 1000 * (moments[2] - moments[1])
-
-
-def _now(device: torch.device) -> float:
-    """The time when all that was asked of the device is done."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
+    return milliseconds(pack.step, pack.assess, device=device)

@@ -6,6 +6,7 @@ where numba or Triton is not installed, in double precision, inside `plainly()`.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,12 +19,14 @@ from torch import Tensor
 
 PLACES = {"cpu": ("numba", "apgcn.kernels.cpu"), "cuda": ("triton", "apgcn.kernels.gpu")}
 
+WIDEST = 512  # floats of a row: it must find room in registers or be cut by the compiler, which takes it long
+
 _wanted = True
 
 
-def kernels_for(*tensors: Tensor) -> ModuleType | None:
-    """`kernels.cpu` or `kernels.gpu`, if it takes these tensors."""
-    if not _wanted or any(one.dtype != torch.float32 for one in tensors):
+def kernels_for(*tensors: Tensor, width: int = 1) -> ModuleType | None:
+    """`kernels.cpu` or `kernels.gpu`, if it takes these tensors and rows of this width."""
+    if not _wanted or width > WIDEST or any(one.dtype != torch.float32 for one in tensors):
         return None
     return _installed(tensors[0].device.type)
 
@@ -44,4 +47,10 @@ def _installed(device: str) -> ModuleType | None:
     if device not in PLACES:
         return None
     package, module = PLACES[device]
-    return import_module(module) if find_spec(package) else None
+    if not find_spec(package):
+        return None
+    try:
+        return import_module(module)
+    except ImportError as error:
+        warnings.warn(f"{package} is installed but cannot be imported, so training is slow: {error}", stacklevel=2)
+        return None

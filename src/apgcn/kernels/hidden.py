@@ -35,7 +35,7 @@ class HiddenLayer(torch.autograd.Function):
         kernels: ModuleType,
     ) -> Tensor:
         if feature_coins is not None and not kernels.PACKED:
-            values, feature_coins = values * feature_coins.factors(), None
+            values, feature_coins = values * kernels.factors(feature_coins), None
         hidden = kernels.hidden_layer(pattern, values, feature_coins, weight, bias, coins)
         ctx.save_for_backward(values, hidden)
         ctx.pattern, ctx.kernels, ctx.feature_coins = pattern, kernels, feature_coins

@@ -17,6 +17,7 @@ class APARMASettings(APAPPNPSettings):
 
     name: ClassVar[str] = "ap-arma"
     title: ClassVar[str] = "AP-ARMA"
+    in_loops: ClassVar[bool] = False  # channels are mixed between the steps
 
     def floats_per_run(self, graph: Graph) -> int:
         """About how many numbers one run of a pack keeps in memory while it trains: AP-GCN's, and the mixtures."""

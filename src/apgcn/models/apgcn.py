@@ -61,6 +61,7 @@ class APGCNSettings(ModelSettings):
     citation: ClassVar[str] = "Spinelli, Scardapane and Uncini, IEEE TNNLS 2020"
     given: ClassVar[tuple[Given, ...]] = (*_given("paper"), *_given("published"))
     to_need_less: ClassVar[str] = "make max_steps or hidden smaller"
+    in_loops: ClassVar[bool] = True  # its steps of listening can be written out
 
     hidden: int = 64
     dropout: float = 0.5
@@ -92,7 +93,7 @@ class APGCNSettings(ModelSettings):
 
         The factors count the copies that dropout, the backward pass and Adam make; written-out loops make fewer.
         """
-        copies = 4 if kernels_for(torch.empty(0)) else 8
+        copies = 4 if self.in_loops and kernels_for(torch.empty(0)) else 8
         hidden = graph.num_nodes * self.hidden
         states = (self.max_steps + 1) * graph.num_nodes * graph.num_classes
         messages = self.max_steps * heard(graph)
@@ -145,6 +146,7 @@ class APGCN(Network):
         return self.propagation(self.predict(graph.features, noise), graph.adjacency, noise)
 
     def at(self, nodes: Tensor, graph: GraphTensors, noise: Noise) -> Propagated:
+        """`forward`, in which nobody listens for others than these nodes."""
         return self.propagation(self.predict(graph.features, noise), graph.adjacency, noise, nodes)
 
     def penalties(self, outcome: Propagated, nodes: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from apgcn.training.stopping import EarlyStopping
 
 TIDY_EVERY = 20  # epochs: costs nothing that can be measured
 LOOK_EVERY = 10  # epochs on a GPU, which must wait for each look at it
-WORTH = 0.8  # of a GPU's pack may stay, and it is packed anew
+TOGETHER = 0.2  # of the runs of a pack leave it at once on a GPU, where the others are then recorded again
 
 
 class Progress(NamedTuple):
@@ -93,7 +93,7 @@ class Pack:
         self.history = HistoryLog(len(runs))
         self.epochs = 0
         self.now = torch.zeros((), dtype=torch.int64, device=device)  # the same, where the runs are
-        self.look_every = LOOK_EVERY if on_gpu else 1
+        self.look_every, self.together = (LOOK_EVERY, TOGETHER) if on_gpu else (1, 0.0)
         self._forget_records()
 
     def _forget_records(self) -> None:
@@ -114,7 +114,7 @@ class Pack:
         look = last or self.epochs % self.look_every == 0
         if look:
             finished = self.stopping.finished(self.epochs) | last
-            if finished.all() or finished.float().mean() >= (1 - WORTH if self.look_every > 1 else 1e-9):
+            if int(finished.sum()) >= max(1, self.together * len(self.members)):
                 self.leave(finished)
         return look
 
@@ -135,6 +135,7 @@ class Pack:
 
     def _step(self) -> None:
         self.noise.rewind()
+        self.optimiser.zero_grad()  # of an attempt that failed
         outcome = self.model.at(self.train.index, self.graph, self.noise)
         objective(self.model, outcome, self.train, l2=self.settings.l2).sum().backward()
         self.optimiser.step()

@@ -44,7 +44,7 @@ def train(
     device : "cpu" or "cuda"
         On a CPU one thread is used meanwhile: the tensors are small, and a second thread costs more than it brings.
     progress : function, optional
-        Called with a `Progress` after every epoch.
+        Called with a `Progress` after every epoch; on a GPU, which must not be asked so often, after every tenth.
 
     Raises
     ------

@@ -33,7 +33,7 @@ class EarlyStopping:
     def update(self, epoch: int | Tensor, accuracy: Tensor, loss: Tensor) -> Tensor:
         """Take in an epoch's evaluation; says which runs are now at their best.
 
-        A run that was finished before stays as it is. Everything is changed in place.
+        A run that was finished before is never at its best again. Everything is changed in place.
         """
         going = epoch - 1 - self.last_improvement < self.patience
         if self.stop_on == "loss":

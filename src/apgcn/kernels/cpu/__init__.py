@@ -1,5 +1,6 @@
 """Loops compiled by numba for one thread of a processor."""
 
+from apgcn.kernels.cpu.coins import factors
 from apgcn.kernels.cpu.hidden import hidden_layer, hidden_layer_back
 from apgcn.kernels.cpu.listening import combine, combine_back, listen, listen_back
 from apgcn.kernels.cpu.products import multiply
@@ -10,6 +11,7 @@ __all__ = [
     "PACKED",
     "combine",
     "combine_back",
+    "factors",
     "hidden_layer",
     "hidden_layer_back",
     "listen",

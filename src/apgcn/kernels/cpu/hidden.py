@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 from torch import Tensor
 
+from apgcn.kernels.cpu.coins import factors
 from apgcn.kernels.cpu.compiling import ZERO, arrays_of, compiled, rows_of
 from apgcn.kernels.cpu.rows import SMALL, gather, scatter
 from apgcn.noise import Coins
@@ -20,7 +21,7 @@ def hidden_layer(
     """ReLU(X W + b) after dropout by `coins`; values (1 or runs, entries) are those after dropout."""
     hidden = weight.new_empty(len(weight), pattern.shape[0], weight.shape[-1])
     forward, _ = _kernels(weight.shape[-1])
-    kept = hidden[:0] if coins is None else coins.factors()
+    kept = hidden[:0] if coins is None else factors(coins)
     forward(*rows_of(pattern), *arrays_of(values, weight, bias, kept, hidden))
     return hidden
 

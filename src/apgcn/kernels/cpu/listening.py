@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from apgcn.kernels.cpu.coins import factors
 from apgcn.kernels.cpu.compiling import ONE, ZERO, arrays_of, compiled, part, rows_of
 from apgcn.kernels.cpu.rows import LARGE, blend, gather, scatter
 from apgcn.kernels.listening import Matrices
@@ -27,7 +28,7 @@ def _prepared(matrices: Matrices) -> tuple[Tensor, Tensor]:
     A_k = S_k W_k S_k with the diagonal S_k = D_k^-1/2, (1 or runs, 1 or steps, nodes).
     """
     weights, coins = matrices.weights, matrices.coins
-    kept = weights.new_ones(1, 1, len(weights)) if coins is None else coins.factors()
+    kept = weights.new_ones(1, 1, len(weights)) if coins is None else factors(coins)
     left = torch.empty_like(kept)
     scale = kept.new_ones(*kept.shape[:2], matrices.pattern.shape[0])
     factor = np.float32(1 if coins is None else coins.factor)
@@ -177,7 +178,7 @@ def _combine(z, h, updates, wanted, budget, output, taken, remainder):
             last, filled = steps, ZERO
             for k in range(steps - 1):
                 filled += own[k, node]
-                if filled >= budget:
+                if not filled < budget:  # NaN ends it, too
                     last = k + 1
                     break
             taken[run, node] = last

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 from torch import Tensor
 
+from apgcn.kernels.cpu.coins import factors
 from apgcn.kernels.cpu.compiling import ZERO, arrays_of, compiled, rows_of
 from apgcn.kernels.cpu.rows import SMALL, gather, scatter
 from apgcn.noise import Coins
@@ -28,7 +29,7 @@ def multiply(pattern: Pattern, values: Tensor, coins: Coins | None, dense: Tenso
     if channels < LEAST_CHANNELS:
         return None
     if coins is not None:
-        values = values * coins.factors()
+        values = values * factors(coins)
     output = dense.new_empty(runs, pattern.shape[1 if turned else 0], channels)
     kernel = _kernels(channels)[1 if turned else 0]
     kernel(*rows_of(pattern), *arrays_of(values, dense, output), pattern.longest)
