@@ -65,7 +65,7 @@ class Scripted(Noise):
         if self.dropping is not None and len(self.asked) == self.dropping[0]:
             mask[:, self.dropping[1]] = 0.0
         self.asked.append(shape)
-        return SimpleNamespace(shape=shape, factor=1 / (1 - rate), factors=lambda: mask)
+        return SimpleNamespace(shape=shape, fair=False, factor=1 / (1 - rate), factors=lambda: mask)
 
 
 @pytest.fixture(scope="module")
