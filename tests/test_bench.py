@@ -64,6 +64,8 @@ def test_the_peer_computes_what_we_compute():
         (["--edges", "12"], "edges must be"),
         (["coraml"], "did you mean"),
         (["--rounds", "0"], "rounds must be"),
+        (["--edges", "0"], "edges must be"),
+        (["cora", "--edges", "10000"], "leave out datasets and train"),
     ],
 )
 def test_a_mistyped_benchmark_is_told_in_words(arguments, part, monkeypatch, capsys):

@@ -43,10 +43,6 @@ class Epoch:
     epoch_low: float
     epoch_high: float
 
-    @property
-    def per_run_ms(self) -> float:
-        return self.epoch_ms / self.runs
-
 
 def timed_epochs(
     graph: Graph,

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
 from apgcn.models.apgcn import APGCNSettings
 from apgcn.training.runs import Run
@@ -39,8 +38,6 @@ def peers(
         return {}
     from torch_geometric.nn import APPNP
 
-    if not isinstance(model, APGCNSettings):
-        raise InvalidInput(f"what is compared is AP-GCN, got {type(model).__name__}.")
     sizes = graph.num_features, model.hidden, graph.num_classes
     listening = _halting(graph.num_classes, model)
     page_rank = APPNP(K=model.max_steps, alpha=0.1, dropout=0.0, cached=True)

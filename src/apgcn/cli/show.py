@@ -53,7 +53,7 @@ def trained(
     `model` and `dataset` are their lines in the catalogues; `changed` are the settings that the user typed, NAME=VALUE,
     and `again` the options.
     """
-    console = _console()
+    console = terminal()
     runs = summary["runs"]
     interval = summary["accuracy_interval"]
     console.print(
@@ -95,7 +95,7 @@ def trained(
         console.print(f"  {escape(line)}")
 
 
-def _console() -> Console:
+def terminal() -> Console:
     """Standard output; where it is no terminal, wide enough that nothing is cut or folded."""
     width = None if sys.stdout is not None and sys.stdout.isatty() else 400
     return Console(highlight=False, soft_wrap=True, width=width)
@@ -140,7 +140,7 @@ def duration(seconds: float) -> str:
 def exhibit(content: Any) -> None:
     """A table or the numbers behind a figure, with its notes."""
     content = content.without_what_was_not_run()
-    console = _console()
+    console = terminal()
     console.print(f"\n[bold]{escape(content.heading)}[/]")
     table = Table(box=None, pad_edge=False)
     for column in content.table.columns:
@@ -154,7 +154,7 @@ def exhibit(content: Any) -> None:
 
 def next_commands(commands: Mapping[str, str]) -> None:
     """What to type next, each with its reason."""
-    console = _console()
+    console = terminal()
     lines = {f"{_command()} {command}": why for command, why in commands.items()}
     width = max(map(len, lines))
     console.print("\nwhat to type next:")
@@ -166,7 +166,7 @@ def standing(now: Any) -> None:
     """What is done, what is left, how long it will take."""
     from apgcn.experiments.words import settings_words
 
-    console = _console()
+    console = terminal()
     if not now.planned:
         console.print("no runs were planned here, only graphs counted or epochs timed.")
         return
@@ -207,7 +207,7 @@ def _time_left(part: Any) -> str:
 
 def catalogue(datasets: Mapping[str, Any], found: Mapping[str, str]) -> None:
     """The catalogue as a table, and below it where each file is or would come from."""
-    console = _console()
+    console = terminal()
     table = Table(box=None, pad_edge=False)
     table.add_column("name", style="bold")
     for heading in ("nodes", "edges", "features", "classes", "visible"):
@@ -223,7 +223,7 @@ def catalogue(datasets: Mapping[str, Any], found: Mapping[str, str]) -> None:
 
 def models(listed: Mapping[str, Any], dataset: str) -> None:
     """The models as a table, and below it each one's settings."""
-    console = _console()
+    console = terminal()
     table = Table(box=None, pad_edge=False)
     table.add_column("name", style="bold")
     table.add_column("title")
@@ -242,42 +242,6 @@ def models(listed: Mapping[str, Any], dataset: str) -> None:
                 sources.setdefault(sourced["source"], []).append(f"{setting}={sourced['value']}")
             for source, texts in sources.items():
                 console.print(f"  {escape(', '.join(texts))}\n    from: {escape(source)}")
-
-
-PEERS = {"apgcn": "apgcn", "pyg_apgcn": "AP-GCN in PyTorch Geometric", "pyg_appnp": "APPNP in PyTorch Geometric"}
-
-
-def measured(found: Mapping[str, Any]) -> None:
-    """What `apgcn bench` found: epochs, whole trainings, and the bars they are held against."""
-    console = _console()
-    console.print(f"[bold]{escape(found['hardware'])}[/], {found['device']}, PyTorch {found['versions']['torch']}")
-    for graph in found["graphs"]:
-        table = Table(
-            title=f"{graph['dataset']}: {graph['nodes']:,} nodes, {graph['directed_edges'] // 2:,} edges",
-            title_justify="left",
-        )
-        for name in ("", "runs", "step ms", "evaluation ms", "epoch ms", "middle half", "per run ms"):
-            table.add_column(name, justify="left" if not name else "right")
-        for epoch in graph["epochs"]:
-            spread = f"{epoch['epoch_low']:.2f}-{epoch['epoch_high']:.2f}"
-            times = [epoch[part] for part in ("step_ms", "evaluation_ms", "epoch_ms")]
-            cells = [f"{one:.2f}" for one in times] + [spread, f"{epoch['epoch_ms'] / epoch['runs']:.2f}"]
-            table.add_row(PEERS[epoch["what"]], str(epoch["runs"]), *cells)
-        console.print(table)
-    for one in found["trainings"]:
-        console.print(
-            f"{one['runs']} runs on {one['dataset']}, {one['workers']} at a time: {one['seconds']:.1f} s, "
-            f"{one['epochs_mean']:.0f} epochs on average, accuracy {100 * one['accuracy_mean']:.2f} %, "
-            f"{one['memory'] / 1e9:.2f} GB"
-        )
-    if found["speedup_over_pyg_apgcn"] is None and any(graph["dataset"] != "synthetic" for graph in found["graphs"]):
-        console.print('the comparison needs PyTorch Geometric: pip install "apgcn[pyg]"')
-    bars = Table("what", "here", "must", "aim", "")
-    for line in found["targets"]:
-        values = [line["measured"], line["must"], line["aim"]]
-        cells = ["" if value is None else f"{value:.3g} {line['unit']}" for value in values]
-        bars.add_row(line["what"], *cells, line["verdict"])
-    console.print(bars)
 
 
 def _told_once(settings: Mapping[str, Any]) -> list[tuple[list[str], Any]]:

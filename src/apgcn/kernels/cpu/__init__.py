@@ -1,8 +1,9 @@
 """Loops compiled by numba for one thread of a processor."""
 
 from apgcn.kernels.cpu.coins import factors
+from apgcn.kernels.cpu.combining import combine, combine_back
 from apgcn.kernels.cpu.hidden import hidden_layer, hidden_layer_back
-from apgcn.kernels.cpu.listening import combine, combine_back, listen, listen_back
+from apgcn.kernels.cpu.listening import listen, listen_back
 from apgcn.kernels.cpu.products import multiply
 
 PACKED = False  # these loops want coins unpacked, once for both directions

@@ -1,7 +1,8 @@
 """Loops compiled by Triton for a GPU."""
 
+from apgcn.kernels.gpu.combining import combine, combine_back
 from apgcn.kernels.gpu.hidden import hidden_layer, hidden_layer_back
-from apgcn.kernels.gpu.listening import combine, combine_back, listen, listen_back
+from apgcn.kernels.gpu.listening import listen, listen_back
 from apgcn.kernels.gpu.products import multiply
 
 PACKED = True  # these loops read coins as they were drawn
