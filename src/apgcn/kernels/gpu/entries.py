@@ -1,6 +1,8 @@
-"""What are the entries of a few rows of a sparse matrix, after dropout? What all loops of a GPU begin with.
+"""Which rows of a sparse matrix does a program of a GPU take, and what does it find there? What all loops begin with.
 
-A block of rows is handled at once, some entries of each at a time. Entries that were dropped are not fetched.
+A block of rows is handled at once, some entries of each at a time. What the next entries are is asked before what the
+present ones point to, because an answer takes long and many can be under way. Entries that were dropped are not
+fetched.
 """
 
 from __future__ import annotations
@@ -32,13 +34,7 @@ class Tossed(NamedTuple):
         if coins is None:
             return cls(like, 0, NONE, 0, 1.0)
         words = coins.words.view(torch.int32 if coins.fair else torch.uint8)
-        return cls(words, words.shape[1], FAIR if coins.fair else BYTES, coins.dropped_bytes, coins.factor)
-
-
-def rows_of(pattern: Pattern, *, turned: bool = False) -> tuple[Tensor, ...]:
-    """Pointers, columns, the rows with the longest first, and where each entry's value is (the columns if in order)."""
-    csr = pattern.turned if turned else pattern.straight
-    return *csr[:3], pattern.order if turned else csr.columns
+        return cls(words, max(1, words.shape[1]), FAIR if coins.fair else BYTES, coins.dropped_bytes, coins.factor)
 
 
 class Part(NamedTuple):
@@ -70,32 +66,18 @@ def parts_of(pattern: Pattern, channels: int, *, turned: bool = False) -> list[P
 
 @triton.jit
 def tossed(words, per_run, run, place, wanted, KIND: tl.constexpr, dropped):
-    """1 where the coin number `place` says to keep, 0 where it says to drop or is not wanted."""
+    """Whether the coin number `place` says to keep; not where it is not wanted."""
     if KIND == 1:
         turn = place // per_run
         word = tl.load(words + run.to(tl.int64) * per_run + (place - turn * per_run), mask=wanted, other=0)
-        return (word >> (30 - turn)) & 1
+        return ((word >> (30 - turn)) & 1) != 0
     else:
-        drawn = tl.load(words + run.to(tl.int64) * per_run + place, mask=wanted, other=0)
-        return (drawn.to(tl.int32) >= dropped).to(tl.int32)
+        return tl.load(words + run.to(tl.int64) * per_run + place, mask=wanted, other=0).to(tl.int32) >= dropped
 
 
 @triton.jit
-def entries_left(
-    row, entry, there, columns, order, values, words, per_run, dropped, factor, run, coin_start,
-    TURNED: tl.constexpr, KIND: tl.constexpr, LOOPS: tl.constexpr,
-):  # fmt: skip
-    """The columns of some entries, their values after dropout, and which of them are left.
-
-    With LOOPS a node's own entry is never dropped. The values stand in the order of the entries; what the coins are
-    tossed for stands, TURNED, in another.
-    """
-    column = tl.load(columns + entry, mask=there, other=0)
-    left = there
-    if KIND != 0:
-        place = tl.load(order + entry, mask=there, other=0) if TURNED else entry
-        kept = tossed(words, per_run, run, coin_start + place, there, KIND, dropped) != 0
-        if LOOPS:
-            kept = kept | (column == row)
-        left = there & kept
-    return column, tl.load(values + entry, mask=left, other=0.0) * factor, left
+def rows_at(number, end, pointers, schedule):
+    """The rows at some places of the schedule, where their entries begin and where they end."""
+    row = tl.load(schedule + number, mask=number < end, other=0)
+    first = tl.load(pointers + row, mask=number < end, other=0)
+    return row, first, tl.load(pointers + row + 1, mask=number < end, other=0)

@@ -1,4 +1,7 @@
-"""How do nodes listen until they halt on a GPU? A launch for each step; see `kernels.listening` for the equations."""
+"""How do nodes listen until they halt on a GPU? A launch for each step; see `kernels.listening` for the equations.
+
+What a node says in a step is scaled when it is computed, once, and not by each that hears it.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,20 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
-from apgcn.kernels.gpu.entries import Tossed, entries_left, parts_of, rows_of
+from apgcn.kernels.gpu.edges import Edges, edges_of
+from apgcn.kernels.gpu.entries import parts_of, rows_at
 from apgcn.kernels.listening import Matrices
 
-PROGRAMS, FEWEST = 8192, 64  # that listen at a time, of all runs and of each: enough for every core to have some
+PROGRAMS, FEWEST = 32768, 64  # in a launch, of all runs and of each: more cost time where nobody waits
 
 
 def listen(
     matrices: Matrices, seeds: Tensor, unit: Tensor, bias: Tensor, nodes: Tensor | None, steps: int, budget: float
-) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
-    """z^0, ..., z^T, h^1, ..., h^T, the scales D_k^-1/2 and how many nodes are still waiting before each step.
+) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:
+    """z^0, ..., z^T, h^1, ..., h^T, the edges left and how many nodes are still waiting before each step.
 
-    Shapes as in `kernels.cpu.listening`; the scales are (1 or runs, 1 or steps, nodes), those waiting (runs, steps +
-    1). A run in which nobody waits any more has done with its launch at once; then z and h are 0.
+    Shapes as in `kernels.cpu.listening`; those waiting are (runs, steps + 1). A run in which nobody waits any more has
+    done with its launch at once; then z and h are 0.
     """
     runs, count, channels = seeds.shape
     width = triton.next_power_of_2(channels)
@@ -32,39 +36,38 @@ def listen(
         filled.fill_(budget).scatter_(1, nodes, 0)  # the others wait for nothing
     waiting = torch.zeros(runs, steps + 1, dtype=torch.int32, device=seeds.device)
     waiting[:, 0] = 1
-    fixed = matrices.coins is None or not matrices.renormalize
-    scale = seeds.new_ones(1 if fixed else runs, 1 if fixed else steps, count)
+    edges = edges_of(matrices, steps)
+    said = _said(z[:, 0], edges, 0)
     for k in range(steps):
-        if matrices.renormalize and (k == 0 or not fixed):
-            _scale(matrices, scale, waiting, k)
-        _step(matrices, scale, z, waiting, k, turned=False, given=(unit, bias, h[:, k], filled), budget=budget)
-    return z, h, (scale, waiting)
+        _step(matrices, edges, z, said, waiting, k, turned=False, given=(unit, bias, h[:, k], filled), budget=budget)
+    return z, h, (edges.words, edges.scale, waiting)
 
 
-def listen_back(matrices: Matrices, kept: tuple[Tensor, Tensor], to_z: Tensor) -> None:
+def listen_back(matrices: Matrices, kept: tuple[Tensor | None, ...], to_z: Tensor) -> None:
     """Bring the gradients of z^1, ..., z^T home to z^0, in place; shape as z."""
+    words, scale, waiting = kept
+    assert scale is not None and waiting is not None
+    edges = Edges(words, scale).turned(matrices)
     matrices = matrices._replace(weights=matrices.weights.index_select(0, matrices.pattern.order))
-    scale, waiting = kept
-    for k in reversed(range(to_z.shape[1] - 1)):
-        _step(matrices, scale, to_z, waiting, k, turned=True, given=(to_z,) * 4)
+    last = to_z.shape[1] - 2
+    said = _said(to_z[:, last + 1], edges, last)
+    for k in range(last, -1, -1):
+        _step(matrices, edges, to_z, said, waiting, k, turned=True, given=(to_z,) * 4)
     if matrices.home:
         to_z[:, 0].add_(to_z[:, 1:].sum(1), alpha=matrices.home)
 
 
-def _scale(matrices: Matrices, scale: Tensor, waiting: Tensor, k: int) -> None:
-    """Find D_k^-1/2."""
-    coins, nodes = Tossed.of(matrices.coins, matrices.weights), matrices.pattern.shape[0]
-    _scales[triton.cdiv(nodes, 32), len(scale)](
-        *rows_of(matrices.pattern), matrices.weights, scale[:, k], scale.stride(0), waiting[:, k], waiting.stride(0),
-        nodes, k * matrices.pattern.entries, coins.words, coins.per_run, coins.dropped, coins.factor,
-        KIND=coins.kind, LOOPS=matrices.keeps_loops, ROWS=32, ENTRIES=8, num_warps=2,
-    )  # fmt: skip
+def _said(z: Tensor, edges: Edges, k: int) -> list[Tensor]:
+    """What the nodes say in step k, and room for what they say in the next."""
+    now = z * edges.scale_at(k)[..., None]
+    return [now, torch.empty_like(now)]
 
 
 def _step(
     matrices: Matrices,
-    scale: Tensor,
+    edges: Edges,
     z: Tensor,
+    said: list[Tensor],
     waiting: Tensor,
     k: int,
     *,
@@ -77,94 +80,88 @@ def _step(
     `given` are Q, q, h^(k+1) and what the nodes have filled of their budget.
     """
     runs, states, nodes, width = z.shape
-    coins = Tossed.of(matrices.coins, matrices.weights)
+    csr = matrices.pattern.turned if turned else matrices.pattern.straight
+    words, words_per_run, bit = edges.words_at(k)
+    following = max(0, k - 1) if turned else min(k + 1, states - 2)
     for part in parts_of(matrices.pattern, width, turned=turned):
         _listen[min(part.programs, max(FEWEST, PROGRAMS // runs)), runs](
-            *rows_of(matrices.pattern, turned=turned), part.first, part.last, matrices.weights,
-            scale[:, k % scale.shape[1]], 0 if len(scale) == 1 else scale.stride(0),
-            z[:, 0], z[:, k], z[:, k + 1], states, waiting[:, k], *given, budget,
-            nodes, k * matrices.pattern.entries, matrices.decay, matrices.home,
-            coins.words, coins.per_run, coins.dropped, coins.factor,
-            TURNED=turned, KIND=coins.kind, LOOPS=matrices.keeps_loops, WIDTH=width, **part.sizes,
+            csr.pointers, csr.columns, csr.schedule, part.first, part.last, matrices.weights,
+            words, words_per_run, bit, edges.scale_at(k), edges.scale_at(following), edges.scale_per_run,
+            *said, z[:, 0], z[:, k if turned else k + 1], states, waiting[:, k], *given, budget,
+            nodes, matrices.decay * edges.factor(matrices), matrices.home,
+            TURNED=turned, DROPS=edges.words is not None, WIDTH=width, **part.sizes,
         )  # fmt: skip
+    said.reverse()
 
 
-@triton.jit(do_not_specialize=["coin_start"])
-def _scales(
-    pointers, columns, schedule, order, weights, scale, scale_per_run, waiting, waiting_per_run, nodes, coin_start,
-    words, words_per_run, dropped, factor,
-    KIND: tl.constexpr, LOOPS: tl.constexpr, ROWS: tl.constexpr, ENTRIES: tl.constexpr,
-):  # fmt: skip
-    run = tl.program_id(1)
-    if tl.load(waiting + run * waiting_per_run) == 0:
-        return
-    number = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    node = tl.load(schedule + number, mask=number < nodes, other=0)
-    first = tl.load(pointers + node, mask=number < nodes, other=0)
-    last = tl.load(pointers + node + 1, mask=number < nodes, other=0)
-    total = tl.zeros((ROWS,), tl.float32)
-    for at in range(0, tl.max(last - first), ENTRIES):
-        entry = first[:, None] + at + tl.arange(0, ENTRIES)[None, :]
-        _, value, _ = entries_left(
-            node[:, None], entry, entry < last[:, None], columns, order, weights, words, words_per_run, dropped, factor,
-            run, coin_start, False, KIND, LOOPS,
-        )  # fmt: skip
-        total += tl.sum(value, axis=1)
-    place = run.to(tl.int64) * scale_per_run + node
-    tl.store(scale + place, 1.0 / tl.sqrt(tl.where(number < nodes, total, 1.0)), mask=number < nodes)
+@triton.jit
+def _edges_at(entry, last, columns, weights, words, bit, DROPS: tl.constexpr):
+    """From where some edges come, their weights, and which of them are left."""
+    left = entry < last
+    column = tl.load(columns + entry, mask=left, other=0)
+    weight = tl.load(weights + entry, mask=left, other=0.0)
+    if DROPS:
+        left = left & (((tl.load(words + entry, mask=left, other=0) >> bit) & 1) != 0)
+    return column, weight, left
 
 
-@triton.jit(do_not_specialize=["begin", "end", "coin_start"])
+@triton.jit(do_not_specialize=["begin", "end", "bit"])
 def _listen(
-    pointers, columns, schedule, order, begin, end, weights, scale, scale_per_run,
-    start, lower, upper, states, waiting, unit, bias, h, filled, budget, nodes, coin_start, decay, home,
-    words, words_per_run, dropped, factor,
-    TURNED: tl.constexpr, KIND: tl.constexpr, LOOPS: tl.constexpr, WIDTH: tl.constexpr,
+    pointers, columns, schedule, begin, end, weights, words, words_per_run, bit, scale, next_scale, scale_per_run,
+    said, next_said, start, new_state, states, waiting, unit, bias, h, filled, budget, nodes, decay, home,
+    TURNED: tl.constexpr, DROPS: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(1)
     waiting += run * states
-    if tl.load(waiting) == 0:
-        return
-    mine = run.to(tl.int64) * states * nodes * WIDTH
-    start += mine
-    lower += mine
-    upper += mine
-    heard = upper if TURNED else lower
-    scale += run.to(tl.int64) * scale_per_run
+    nobody = tl.load(waiting) == 0
+    if nobody:
+        if not TURNED:
+            return
+        elif tl.load(waiting - 1) == 0:
+            return
+    run = run.to(tl.int64)
+    start += run * states * nodes * WIDTH
+    new_state += run * states * nodes * WIDTH
+    said += run * nodes * WIDTH
+    next_said += run * nodes * WIDTH
+    scale += run * scale_per_run
+    next_scale += run * scale_per_run
+    words += run * words_per_run
     still = tl.zeros((ROWS,), tl.int32)
     for some in range(begin + tl.program_id(0) * ROWS, end, tl.num_programs(0) * ROWS):
         number = some + tl.arange(0, ROWS)
-        node = tl.load(schedule + number, mask=number < end, other=0)
-        first = tl.load(pointers + node, mask=number < end, other=0)
-        last = tl.load(pointers + node + 1, mask=number < end, other=0)
+        node, first, last = rows_at(number, end, pointers, schedule)
         size = tl.load(scale + node, mask=number < end, other=0.0) * decay
+        next_size = tl.load(next_scale + node, mask=number < end, other=0.0)
+        if nobody:  # nothing comes back, but what is there must be said in the next step
+            last = first
         answer = tl.zeros((ROWS,), tl.float32)
         for block in range(0, WIDTH, CHANNELS):
             channel = block + tl.arange(0, CHANNELS)
-            heard_from = tl.zeros((ROWS, ENTRIES, CHANNELS), tl.float32)
-            for at in range(0, tl.max(last - first), ENTRIES):
-                entry = first[:, None] + at + tl.arange(0, ENTRIES)[None, :]
-                column, value, left = entries_left(
-                    node[:, None], entry, entry < last[:, None], columns, order, weights, words, words_per_run, dropped,
-                    factor, run, coin_start, TURNED, KIND, LOOPS,
-                )  # fmt: skip
-                value *= tl.load(scale + column, mask=left, other=0.0)
-                place = column[:, :, None] * WIDTH + channel[None, None, :]
-                heard_from += value[:, :, None] * tl.load(heard + place, mask=left[:, :, None], other=0.0)
-            new = size[:, None] * tl.sum(heard_from, axis=1)
+            heard = tl.zeros((ROWS, ENTRIES, CHANNELS), tl.float32)
+            entry = first[:, None] + tl.arange(0, ENTRIES)[None, :]
+            column, weight, left = _edges_at(entry, last[:, None], columns, weights, words, bit, DROPS)
+            for _ in range(0, tl.max(last - first), ENTRIES):
+                entry += ENTRIES
+                now, value, kept = column, weight, left
+                column, weight, left = _edges_at(entry, last[:, None], columns, weights, words, bit, DROPS)
+                place = now[:, :, None] * WIDTH + channel[None, None, :]
+                heard += value[:, :, None] * tl.load(said + place, mask=kept[:, :, None], other=0.0)
+            new = size[:, None] * tl.sum(heard, axis=1)
             there = (number < end)[:, None]
             place = node[:, None] * WIDTH + channel[None, :]
             if TURNED:
-                tl.store(lower + place, tl.load(lower + place, mask=there, other=0.0) + new, mask=there)
+                new += tl.load(new_state + place, mask=there, other=0.0)
             else:
                 new += home * tl.load(start + place, mask=there, other=0.0)
-                tl.store(upper + place, new, mask=there)
                 answer += tl.sum(new * tl.load(unit + run * WIDTH + channel)[None, :], axis=1)
+            tl.store(new_state + place, new, mask=there)
+            tl.store(next_said + place, next_size[:, None] * new, mask=there)
         if not TURNED:
             own = 1.0 / (1.0 + tl.exp(-(answer + tl.load(bias + run))))
-            tl.store(h + run.to(tl.int64) * (states - 1) * nodes + node, own, mask=number < end)
-            into = filled + run.to(tl.int64) * nodes + node
+            tl.store(h + run * (states - 1) * nodes + node, own, mask=number < end)
+            into = filled + run * nodes + node
             so_far = tl.load(into, mask=number < end, other=budget) + own
             tl.store(into, so_far, mask=number < end)
             still += (so_far < budget).to(tl.int32)

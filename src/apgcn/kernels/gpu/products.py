@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from apgcn.kernels.gpu.entries import Tossed, entries_left, parts_of, rows_of, tossed
+from apgcn.kernels.gpu.entries import Tossed, parts_of, rows_at, tossed
 from apgcn.noise import Coins
 from apgcn.pattern import Pattern
 
@@ -36,9 +36,10 @@ def multiply(
     if turned:
         values = values.index_select(1, pattern.order)
     features, hidden = Tossed.of(coins, values), Tossed.of(hidden_coins, values)
+    csr = pattern.turned if turned else pattern.straight
     for part in parts_of(pattern, channels, turned=turned):
         _multiply[part.programs, runs, triton.cdiv(channels, part.sizes["CHANNELS"])](
-            *rows_of(pattern, turned=turned), part.first, part.last,
+            csr.pointers, csr.columns, csr.schedule, pattern.order, part.first, part.last,
             values.contiguous(), 0 if len(values) == 1 else pattern.entries,
             dense, dense.shape[1], dense if bias is None else bias.contiguous(), output, rows, channels,
             features.words, features.per_run, features.dropped, features.factor,
@@ -46,6 +47,23 @@ def multiply(
             TURNED=turned, KIND=features.kind, HIDDEN=bias is not None, HIDDEN_KIND=hidden.kind, **part.sizes,
         )  # fmt: skip
     return output
+
+
+@triton.jit
+def _entries_at(
+    entry, last, columns, values, order, words, words_per_run, run, dropped, TURNED: tl.constexpr, KIND: tl.constexpr
+):
+    """The columns of some entries, their values, and which of them are left.
+
+    The values stand in the order of the entries; what the coins are tossed for stands, TURNED, in another.
+    """
+    left = entry < last
+    column = tl.load(columns + entry, mask=left, other=0)
+    value = tl.load(values + entry, mask=left, other=0.0)
+    if KIND != 0:
+        place = tl.load(order + entry, mask=left, other=0) if TURNED else entry
+        left = left & tossed(words, words_per_run, run, place, left, KIND, dropped)
+    return column, value, left
 
 
 @triton.jit(do_not_specialize=["begin", "end"])
@@ -59,28 +77,32 @@ def _multiply(
 ):  # fmt: skip
     run = tl.program_id(1)
     number = begin + tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    row = tl.load(schedule + number, mask=number < end, other=0)
-    first = tl.load(pointers + row, mask=number < end, other=0)
-    last = tl.load(pointers + row + 1, mask=number < end, other=0)
+    row, first, last = rows_at(number, end, pointers, schedule)
     channel = tl.program_id(2) * CHANNELS + tl.arange(0, CHANNELS)
     wide = channel < channels
     values += run.to(tl.int64) * values_per_run
     dense += run.to(tl.int64) * dense_rows * channels
     total = tl.zeros((ROWS, CHANNELS), tl.float32)
-    for at in range(0, tl.max(last - first), ENTRIES):
-        entry = first[:, None] + at + tl.arange(0, ENTRIES)[None, :]
-        column, value, left = entries_left(
-            row[:, None], entry, entry < last[:, None], columns, order, values, words, words_per_run, dropped, factor,
-            run, 0, TURNED, KIND, False,
-        )  # fmt: skip
+    entry = first[:, None] + tl.arange(0, ENTRIES)[None, :]
+    column, value, left = _entries_at(
+        entry, last[:, None], columns, values, order, words, words_per_run, run, dropped, TURNED, KIND
+    )
+    for _ in range(0, tl.max(last - first), ENTRIES):
+        entry += ENTRIES
         place = column[:, :, None] * channels + channel[None, None, :]
-        said = tl.load(dense + place, mask=left[:, :, None] & wide[None, None, :], other=0.0)
-        total += tl.sum(value[:, :, None] * said, axis=1)
+        known, kept = value, left
+        column, value, left = _entries_at(
+            entry, last[:, None], columns, values, order, words, words_per_run, run, dropped, TURNED, KIND
+        )
+        said = tl.load(dense + place, mask=kept[:, :, None] & wide[None, None, :], other=0.0)
+        total += tl.sum(known[:, :, None] * said, axis=1)
+    total *= factor
     there = (number < end)[:, None] & wide[None, :]
     place = row[:, None] * channels + channel[None, :]
     if HIDDEN:
-        total = tl.maximum(total + tl.load(bias + run * channels + channel, mask=wide, other=0.0)[None, :], 0.0)
+        total += tl.load(bias + run * channels + channel, mask=wide, other=0.0)[None, :]
+        total = tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL)
         if HIDDEN_KIND != 0:
             kept = tossed(hidden_words, hidden_words_per_run, run, place, there, HIDDEN_KIND, hidden_dropped)
-            total = tl.where(kept != 0, total * hidden_factor, 0.0)
+            total = tl.where(kept, total * hidden_factor, 0.0)
     tl.store(output + run.to(tl.int64) * rows * channels + place, total, mask=there)

@@ -1,0 +1,129 @@
+"""Which edges are left at each step, and how large is the rest of the graph then? All steps of all runs at once.
+
+The coins of an edge, one for each step, are gathered into words, so that each step reads them in the order in which
+it reads the edges, forward and, after one sorting, backward.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from apgcn.kernels.gpu.entries import Tossed, rows_at, tossed
+from apgcn.kernels.listening import Matrices
+
+BITS = 32  # steps in a word
+BLOCK = 1024  # edges that a program gathers coins for
+
+
+class Edges(NamedTuple):
+    """What is left of the edges, and the scale D_k^-1/2 of every node.
+
+    Attributes
+    ----------
+    words : int32 Tensor of shape (runs, words, entries), or None if nothing is dropped
+        Bit k of an entry's words says whether it is left at step k.
+    scale : Tensor of shape (1 or runs, 1 or steps, nodes)
+    """
+
+    words: Tensor | None
+    scale: Tensor
+
+    def turned(self, matrices: Matrices) -> Edges:
+        """The same of the transposed matrix."""
+        if self.words is None:
+            return self
+        return self._replace(words=self.words.index_select(2, matrices.pattern.order))
+
+    def words_at(self, k: int) -> tuple[Tensor, int, int]:
+        """Those of step k, how many words a run has, and the bit."""
+        if self.words is None:
+            return self.scale, 0, 0
+        return self.words[:, k // BITS], self.words.stride(0), k % BITS
+
+    def scale_at(self, k: int) -> Tensor:
+        return self.scale[:, k % self.scale.shape[1]]
+
+    @property
+    def scale_per_run(self) -> int:
+        return 0 if len(self.scale) == 1 else self.scale.stride(0)
+
+    @staticmethod
+    def factor(matrices: Matrices) -> float:
+        """What the weights that are left are multiplied with."""
+        return 1.0 if matrices.coins is None else matrices.coins.factor
+
+
+def edges_of(matrices: Matrices, steps: int) -> Edges:
+    pattern, weights = matrices.pattern, matrices.weights
+    words, runs, tosses = None, 1, 1
+    if matrices.coins is not None:
+        coins = Tossed.of(matrices.coins, weights)
+        runs, tosses = len(coins.words), steps
+        words = torch.empty(runs, triton.cdiv(steps, BITS), pattern.entries, dtype=torch.int32, device=weights.device)
+        _gather[triton.cdiv(pattern.entries, BLOCK), words.shape[1], runs](
+            pattern.rows, pattern.columns, words, pattern.entries, steps,
+            coins.words, coins.per_run, coins.dropped, KIND=coins.kind, LOOPS=matrices.keeps_loops,
+            BLOCK=BLOCK, BITS=BITS,
+        )  # fmt: skip
+    if not matrices.renormalize:
+        return Edges(words, weights.new_ones(1, 1, pattern.shape[0]))
+    scale = weights.new_empty(runs, tosses, pattern.shape[0])
+    edges, at_once = Edges(words, scale), min(BITS, triton.next_power_of_2(tosses))
+    for k in range(0, tosses, BITS):
+        _scales[triton.cdiv(pattern.shape[0], 8), runs](
+            pattern.straight.pointers, pattern.straight.schedule, weights, *edges.words_at(k)[:2], scale[:, k:],
+            pattern.shape[0], tosses, min(tosses - k, BITS), edges.factor(matrices),
+            DROPS=words is not None, ROWS=8, ENTRIES=16, STEPS=at_once,
+        )  # fmt: skip
+    return edges
+
+
+@triton.jit
+def _gather(
+    rows, columns, words, entries, steps, tossed_words, tossed_per_run, dropped,
+    KIND: tl.constexpr, LOOPS: tl.constexpr, BLOCK: tl.constexpr, BITS: tl.constexpr,
+):  # fmt: skip
+    run = tl.program_id(2)
+    entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    there = entry < entries
+    word = tl.zeros((BLOCK,), tl.int32)
+    first = tl.program_id(1) * BITS
+    for k in range(first, min(first + BITS, steps)):
+        kept = tossed(tossed_words, tossed_per_run, run, k * entries + entry, there, KIND, dropped)
+        word |= kept.to(tl.int32) << (k - first)
+    if LOOPS:  # never dropped
+        loop = tl.load(rows + entry, mask=there, other=0) == tl.load(columns + entry, mask=there, other=1)
+        word = tl.where(loop, -1, word)
+    into = words + (run.to(tl.int64) * tl.num_programs(1) + tl.program_id(1)) * entries
+    tl.store(into + entry, word, mask=there)
+
+
+@triton.jit(do_not_specialize=["steps"])
+def _scales(
+    pointers, schedule, weights, words, words_per_run, scale, nodes, all_steps, steps, factor,
+    DROPS: tl.constexpr, ROWS: tl.constexpr, ENTRIES: tl.constexpr, STEPS: tl.constexpr,
+):  # fmt: skip
+    run = tl.program_id(1).to(tl.int64)
+    number = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    node, first, last = rows_at(number, nodes, pointers, schedule)
+    step = tl.arange(0, STEPS)
+    words += run * words_per_run
+    total = tl.zeros((ROWS, ENTRIES, STEPS), tl.float32)
+    for at in range(0, tl.max(last - first), ENTRIES):
+        entry = first[:, None] + at + tl.arange(0, ENTRIES)[None, :]
+        there = entry < last[:, None]
+        weight = tl.load(weights + entry, mask=there, other=0.0)
+        if DROPS:
+            word = tl.load(words + entry, mask=there, other=0)
+            total += tl.where(((word[:, :, None] >> step[None, None, :]) & 1) != 0, weight[:, :, None], 0.0)
+        else:
+            total += weight[:, :, None]
+    both = (number < nodes)[:, None] & (step < steps)[None, :]
+    found = tl.where(both, factor * tl.sum(total, axis=1), 1.0)
+    place = (run * all_steps + step[None, :]) * nodes + node[:, None]
+    tl.store(scale + place, 1.0 / tl.sqrt(found), mask=both)
