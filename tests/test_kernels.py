@@ -65,13 +65,13 @@ def test_listening_until_halting(loops, operator, channels, runs):
         check_listening(adjacency, operator, channels, runs, updates=updates, training=training)
 
 
-def check_listening(adjacency, operator, channels, runs, *, updates, training):
+def check_listening(adjacency, operator, channels, runs, *, updates, training, max_steps=6, bias=-1):
     seeds = (3 * torch.randn(runs, adjacency.nodes, channels, generator=torch.manual_seed(1))).requires_grad_()
     layer = AdaptivePropagation(
-        operator, channels=channels, noise=Noise(range(runs)), max_steps=6, update_dropout=updates
+        operator, channels=channels, noise=Noise(range(runs)), max_steps=max_steps, update_dropout=updates
     )
     layer.halting_unit.weight.data.abs_().add_(2 / channels)  # nodes stop at different steps
-    layer.halting_unit.bias.data.fill_(-1)
+    layer.halting_unit.bias.data.fill_(bias)
     taken = []
 
     def compute():
@@ -184,3 +184,29 @@ def test_double_precision_goes_the_plain_way(loops):
     assert kernels.kernels_for(torch.ones(1, dtype=torch.float64)) is None
     with plainly():
         assert kernels.kernels_for(torch.ones(1)) is None
+
+
+def test_words_of_a_tape(loops):
+    """Also beyond what one program reads, and in the middle of a tape."""
+    starts = [0, 12345, 2**64 - 1]
+    for count in (1, 1500):
+        fast, plain = Noise(starts), Noise(starts)
+        for epoch in (0, 3):
+            fast.seek(epoch), plain.seek(epoch)
+            for _ in range(2):
+                with plainly():
+                    expected = plain.words(count)
+                assert torch.equal(fast.words(count), expected)
+
+
+def test_rows_that_a_warp_has_for_itself_and_more_steps_than_bits(loops):
+    """A hub, a layer wider than what is handled at once, forty steps."""
+    rng = np.random.default_rng(0)
+    matrix = sparse.random(90, 90, density=0.02, random_state=rng, format="lil", dtype=np.float32)
+    matrix[3], matrix[:, 4] = 1, 0.5
+    adjacency = Adjacency(matrix.tocsr(), device="cpu", dtype=torch.float32)
+    assert adjacency.pattern.straight.heavy == 1
+    check_listening(adjacency, OPERATORS["half dropped"], 3, 1, updates=0.0, training=True, max_steps=6)
+    check_listening(adjacency, OPERATORS["half dropped"], 20, 1, updates=0.0, training=True, max_steps=2)
+    if loops == "gpu":
+        check_listening(adjacency, OPERATORS["some dropped"], 2, 1, updates=0.0, training=True, max_steps=34, bias=-4)

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-GAMMA = 0x9E3779B97F4A7C15
-MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+from apgcn.kernels import kernels_on
+from apgcn.kernels.mixing import GAMMA, MULTIPLIERS, SHIFTS
+
 WORDS_PER_EPOCH = 2**32
 TWO_FLOATS = 0x4000000040000000  # two float32 side by side, each with bit 30 alone: 2.0
 
@@ -71,11 +72,12 @@ class Noise:
 
     def words(self, count: int) -> Tensor:
         """The next random 64-bit words, of shape (runs, count)."""
+        first, self._position = self._position, self._position + count
+        if kernels := kernels_on(self.device):
+            return kernels.words(self._epoch, first, count)
         if len(self._ramp) < count:
-            self._ramp = torch.arange(count, device=self._starts.device) * _signed(GAMMA)
-        words = (self._epoch + _signed(self._position * GAMMA)) + self._ramp[:count]
-        self._position += count
-        return _mix(words)
+            self._ramp = torch.arange(count, device=self.device) * _signed(GAMMA)
+        return _mix(self._epoch + _signed(first * GAMMA) + self._ramp[:count])
 
     def uniform(self, *shape: int) -> Tensor:
         """Numbers from [0, 1), multiples of 2^-24, of shape (runs, *shape)."""
@@ -153,9 +155,10 @@ def _dropped_bytes(rate: float) -> int:
 
 def _mix(words: Tensor) -> Tensor:
     """Spread every bit of a word over all of them; `>>` on signed words, so the copies of the sign are masked."""
-    for shift, multiplier in zip((30, 27), MULTIPLIERS, strict=True):
+    *shifts, last = SHIFTS
+    for shift, multiplier in zip(shifts, MULTIPLIERS, strict=True):
         words = (words ^ ((words >> shift) & (2 ** (64 - shift) - 1))) * _signed(multiplier)
-    return words ^ ((words >> 31) & (2**33 - 1))
+    return words ^ ((words >> last) & (2 ** (64 - last) - 1))
 
 
 def _signed(word: int) -> int:

@@ -16,7 +16,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-HEAVY = 128  # entries of a row, and a GPU spends more threads on it
+HEAVY = 64  # entries of a row, and a warp of a GPU has it for itself
 
 
 class Csr(NamedTuple):

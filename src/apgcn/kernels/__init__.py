@@ -26,9 +26,14 @@ _wanted = True
 
 def kernels_for(*tensors: Tensor, width: int = 1) -> ModuleType | None:
     """`kernels.cpu` or `kernels.gpu`, if it takes these tensors and rows of this width."""
-    if not _wanted or width > WIDEST or any(one.dtype != torch.float32 for one in tensors):
+    if width > WIDEST or any(one.dtype != torch.float32 for one in tensors):
         return None
-    return _installed(tensors[0].device.type)
+    return kernels_on(tensors[0].device)
+
+
+def kernels_on(device: torch.device) -> ModuleType | None:
+    """The same, whatever the tensors."""
+    return _installed(device.type) if _wanted else None
 
 
 @contextmanager

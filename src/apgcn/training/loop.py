@@ -15,7 +15,7 @@ from apgcn.noise import Noise
 from apgcn.tensors import GraphTensors
 from apgcn.training.history import Evaluation, HistoryLog
 from apgcn.training.objective import Nodes, objective, regularisation
-from apgcn.training.repeating import Repeated, own_stream
+from apgcn.training.repeating import Repeated, SharedMemory, own_stream
 from apgcn.training.result import RunResult
 from apgcn.training.runs import Run
 from apgcn.training.settings import TrainingSettings
@@ -97,8 +97,9 @@ class Pack:
         self._forget_records()
 
     def _forget_records(self) -> None:
+        self._memory = SharedMemory(self.device)
         self._steps: dict[tuple[bool, ...], Repeated[None]] = {}
-        self._assessment: Repeated[Evaluation] = Repeated(device=self.device)
+        self._assessment: Repeated[Evaluation] = Repeated(self._memory)
 
     @property
     def going(self) -> bool:
@@ -130,7 +131,7 @@ class Pack:
         for parameter, learns in zip(self.model.parameters(), learning, strict=True):
             parameter.requires_grad_(learns)
         if learning not in self._steps:
-            self._steps[learning] = Repeated(device=self.device)
+            self._steps[learning] = Repeated(self._memory)
         self._steps[learning](self._step)
 
     def _step(self) -> None:

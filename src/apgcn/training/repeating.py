@@ -16,15 +16,26 @@ import torch
 Result = TypeVar("Result")
 
 
+class SharedMemory:
+    """Where recorded works keep what they need between the beginning and the end, one after the other."""
+
+    def __init__(self, device: torch.device):
+        self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+
+
 class Repeated(Generic[Result]):
     """Work to be done again and again on the same tensors, which it changes in place.
 
     What it returns is overwritten the next time. The first time it is done as it stands, so that everything it needs is
     there; then it is recorded. On a processor it is always done as it stands.
+
+    Works that share their `memory` must not run at the same time, and what one returns must be read before another
+    runs.
     """
 
-    def __init__(self, *, device: torch.device):
-        self._records = device.type == "cuda"
+    def __init__(self, memory: SharedMemory):
+        self._memory = memory
+        self._records = memory.pool is not None
         self._done_before = False
         self._recorded: tuple[torch.cuda.CUDAGraph, Result] | None = None
 
@@ -43,7 +54,7 @@ class Repeated(Generic[Result]):
         torch.cuda.empty_cache()  # what the first time left behind
         graph = torch.cuda.CUDAGraph()
         try:
-            graph.capture_begin()
+            graph.capture_begin(pool=self._memory.pool)
             try:
                 result = work()
             finally:

@@ -4,6 +4,7 @@ from apgcn.kernels.cpu.coins import factors
 from apgcn.kernels.cpu.combining import combine, combine_back
 from apgcn.kernels.cpu.hidden import hidden_layer, hidden_layer_back
 from apgcn.kernels.cpu.listening import listen, listen_back
+from apgcn.kernels.cpu.noise import words
 from apgcn.kernels.cpu.products import multiply
 
 PACKED = False  # these loops want coins unpacked, once for both directions
@@ -18,4 +19,5 @@ __all__ = [
     "listen",
     "listen_back",
     "multiply",
+    "words",
 ]

@@ -3,6 +3,7 @@
 from apgcn.kernels.gpu.combining import combine, combine_back
 from apgcn.kernels.gpu.hidden import hidden_layer, hidden_layer_back
 from apgcn.kernels.gpu.listening import listen, listen_back
+from apgcn.kernels.gpu.noise import words
 from apgcn.kernels.gpu.products import multiply
 
 PACKED = True  # these loops read coins as they were drawn
@@ -16,4 +17,5 @@ __all__ = [
     "listen",
     "listen_back",
     "multiply",
+    "words",
 ]

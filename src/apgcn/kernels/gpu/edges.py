@@ -18,6 +18,7 @@ from apgcn.kernels.listening import Matrices
 
 BITS = 32  # steps in a word
 BLOCK = 1024  # edges that a program gathers coins for
+ROWS = 8  # nodes that a program sums up, if they have few edges
 
 
 class Edges(NamedTuple):
@@ -59,6 +60,7 @@ class Edges(NamedTuple):
 
 
 def edges_of(matrices: Matrices, steps: int) -> Edges:
+    """What the coins leave, and the scales where the matrices are to be normalised again."""
     pattern, weights = matrices.pattern, matrices.weights
     words, runs, tosses = None, 1, 1
     if matrices.coins is not None:
@@ -74,11 +76,12 @@ def edges_of(matrices: Matrices, steps: int) -> Edges:
         return Edges(words, weights.new_ones(1, 1, pattern.shape[0]))
     scale = weights.new_empty(runs, tosses, pattern.shape[0])
     edges, at_once = Edges(words, scale), min(BITS, triton.next_power_of_2(tosses))
+    rows = pattern.straight
     for k in range(0, tosses, BITS):
-        _scales[triton.cdiv(pattern.shape[0], 8), runs](
-            pattern.straight.pointers, pattern.straight.schedule, weights, *edges.words_at(k)[:2], scale[:, k:],
+        _scales[rows.heavy + triton.cdiv(pattern.shape[0] - rows.heavy, ROWS), runs](
+            rows.pointers, rows.schedule, rows.heavy, weights, *edges.words_at(k)[:2], scale[:, k:],
             pattern.shape[0], tosses, min(tosses - k, BITS), edges.factor(matrices),
-            DROPS=words is not None, ROWS=8, ENTRIES=16, STEPS=at_once,
+            DROPS=words is not None, ROWS=ROWS, STEPS=at_once, num_warps=2,
         )  # fmt: skip
     return edges
 
@@ -103,16 +106,34 @@ def _gather(
     tl.store(into + entry, word, mask=there)
 
 
-@triton.jit(do_not_specialize=["steps"])
+@triton.jit(do_not_specialize=["heavy", "steps"])
 def _scales(
-    pointers, schedule, weights, words, words_per_run, scale, nodes, all_steps, steps, factor,
+    pointers, schedule, heavy, weights, words, words_per_run, scale, nodes, all_steps, steps, factor,
+    DROPS: tl.constexpr, ROWS: tl.constexpr, STEPS: tl.constexpr,
+):  # fmt: skip
+    share, run = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    words += run * words_per_run
+    scale += run * all_steps * nodes
+    if share < heavy:
+        _scales_of(
+            share + tl.arange(0, 1), heavy, pointers, schedule, weights, words, scale, nodes, steps, factor,
+            DROPS, 1, 64, STEPS,
+        )  # fmt: skip
+    else:
+        _scales_of(
+            heavy + (share - heavy) * ROWS + tl.arange(0, ROWS), nodes, pointers, schedule, weights, words, scale,
+            nodes, steps, factor, DROPS, ROWS, 4, STEPS,
+        )  # fmt: skip
+
+
+@triton.jit
+def _scales_of(
+    number, end, pointers, schedule, weights, words, scale, nodes, steps, factor,
     DROPS: tl.constexpr, ROWS: tl.constexpr, ENTRIES: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
-    run = tl.program_id(1).to(tl.int64)
-    number = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    node, first, last = rows_at(number, nodes, pointers, schedule)
+    """The scales of the nodes at some places of the schedule, all steps at once."""
+    node, first, last = rows_at(number, end, pointers, schedule)
     step = tl.arange(0, STEPS)
-    words += run * words_per_run
     total = tl.zeros((ROWS, ENTRIES, STEPS), tl.float32)
     for at in range(0, tl.max(last - first), ENTRIES):
         entry = first[:, None] + at + tl.arange(0, ENTRIES)[None, :]
@@ -123,7 +144,6 @@ def _scales(
             total += tl.where(((word[:, :, None] >> step[None, None, :]) & 1) != 0, weight[:, :, None], 0.0)
         else:
             total += weight[:, :, None]
-    both = (number < nodes)[:, None] & (step < steps)[None, :]
+    both = (number < end)[:, None] & (step < steps)[None, :]
     found = tl.where(both, factor * tl.sum(total, axis=1), 1.0)
-    place = (run * all_steps + step[None, :]) * nodes + node[:, None]
-    tl.store(scale + place, 1.0 / tl.sqrt(found), mask=both)
+    tl.store(scale + step[None, :] * nodes + node[:, None], 1.0 / tl.sqrt(found), mask=both)

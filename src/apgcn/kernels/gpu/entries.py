@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from apgcn.noise import Coins
-from apgcn.pattern import Pattern
+from apgcn.pattern import Csr
 
 NONE, FAIR, BYTES = 0, 1, 2  # how coins are packed
 
@@ -37,31 +37,24 @@ class Tossed(NamedTuple):
         return cls(words, max(1, words.shape[1]), FAIR if coins.fair else BYTES, coins.dropped_bytes, coins.factor)
 
 
-class Part(NamedTuple):
-    """Rows that are alike in length, from `first` to before `last` in the schedule, and how programs share them."""
+class Shares(NamedTuple):
+    """How the warps of a GPU share the rows: the heavy ones, which come first in the schedule, one each; others, ROWS.
 
-    first: int
-    last: int
+    A warp has at least as many entries at a time as threads, so that each thread finds out about one.
+    """
+
+    heavy: int
+    programs: int
     sizes: dict[str, int]
 
-    @property
-    def programs(self) -> int:
-        return triton.cdiv(self.last - self.first, self.sizes["ROWS"])
-
-
-def parts_of(pattern: Pattern, channels: int, *, turned: bool = False) -> list[Part]:
-    """All rows, or where there are few channels, the heavy ones and the others.
-
-    A program has as many entries at a time as threads, so that each thread finds out about one.
-    """
-    csr = pattern.turned if turned else pattern.straight
-    rows = len(csr.schedule)
-    width = min(64, triton.next_power_of_2(channels))
-    if width > 16:
-        return [Part(0, rows, {"ROWS": 1, "ENTRIES": 32, "num_warps": 1, "CHANNELS": width})]
-    heavy = Part(0, csr.heavy, {"ROWS": 1, "ENTRIES": 128, "num_warps": 4, "CHANNELS": width})
-    light = Part(csr.heavy, rows, {"ROWS": max(4, 64 // width), "ENTRIES": 8, "num_warps": 1, "CHANNELS": width})
-    return [part for part in (heavy, light) if part.first < part.last]
+    @classmethod
+    def of(cls, rows: Csr, channels: int) -> Shares:
+        width = min(64, triton.next_power_of_2(channels))
+        if width > 16:
+            return cls(len(rows.schedule), len(rows.schedule), {"CHANNELS": width, "ROWS": 1, "ENTRIES": 32})
+        many = 128 // width
+        sizes = {"CHANNELS": width, "ROWS": many, "ENTRIES": 8 if width <= 4 else 4}
+        return cls(rows.heavy, rows.heavy + triton.cdiv(len(rows.schedule) - rows.heavy, many), sizes)
 
 
 @triton.jit

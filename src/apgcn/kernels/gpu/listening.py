@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from apgcn.kernels.gpu.edges import Edges, edges_of
-from apgcn.kernels.gpu.entries import parts_of, rows_at
+from apgcn.kernels.gpu.entries import Shares, rows_at
 from apgcn.kernels.listening import Matrices
 
 PROGRAMS, FEWEST = 32768, 64  # in a launch, of all runs and of each: more cost time where nobody waits
@@ -20,10 +20,10 @@ PROGRAMS, FEWEST = 32768, 64  # in a launch, of all runs and of each: more cost 
 
 def listen(
     matrices: Matrices, seeds: Tensor, unit: Tensor, bias: Tensor, nodes: Tensor | None, steps: int, budget: float
-) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:
-    """z^0, ..., z^T, h^1, ..., h^T, the edges left and how many nodes are still waiting before each step.
+) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    """z^0, ..., z^T, h^1, ..., h^T, the edges left and whether any node waits before each step.
 
-    Shapes as in `kernels.cpu.listening`; those waiting are (runs, steps + 1). A run in which nobody waits any more has
+    Shapes as in `kernels.cpu.listening`; who waits is (runs, steps + 1). A run in which nobody waits any more has
     done with its launch at once; then z and h are 0.
     """
     runs, count, channels = seeds.shape
@@ -40,14 +40,13 @@ def listen(
     said = _said(z[:, 0], edges, 0)
     for k in range(steps):
         _step(matrices, edges, z, said, waiting, k, turned=False, given=(unit, bias, h[:, k], filled), budget=budget)
-    return z, h, (edges.words, edges.scale, waiting)
+    return z, h, (edges.scale, waiting) if edges.words is None else (edges.scale, waiting, edges.words)
 
 
-def listen_back(matrices: Matrices, kept: tuple[Tensor | None, ...], to_z: Tensor) -> None:
+def listen_back(matrices: Matrices, kept: tuple[Tensor, ...], to_z: Tensor) -> None:
     """Bring the gradients of z^1, ..., z^T home to z^0, in place; shape as z."""
-    words, scale, waiting = kept
-    assert scale is not None and waiting is not None
-    edges = Edges(words, scale).turned(matrices)
+    scale, waiting, *words = kept
+    edges = Edges(words[0] if words else None, scale).turned(matrices)
     matrices = matrices._replace(weights=matrices.weights.index_select(0, matrices.pattern.order))
     last = to_z.shape[1] - 2
     said = _said(to_z[:, last + 1], edges, last)
@@ -83,14 +82,14 @@ def _step(
     csr = matrices.pattern.turned if turned else matrices.pattern.straight
     words, words_per_run, bit = edges.words_at(k)
     following = max(0, k - 1) if turned else min(k + 1, states - 2)
-    for part in parts_of(matrices.pattern, width, turned=turned):
-        _listen[min(part.programs, max(FEWEST, PROGRAMS // runs)), runs](
-            csr.pointers, csr.columns, csr.schedule, part.first, part.last, matrices.weights,
-            words, words_per_run, bit, edges.scale_at(k), edges.scale_at(following), edges.scale_per_run,
-            *said, z[:, 0], z[:, k if turned else k + 1], states, waiting[:, k], *given, budget,
-            nodes, matrices.decay * edges.factor(matrices), matrices.home,
-            TURNED=turned, DROPS=edges.words is not None, WIDTH=width, **part.sizes,
-        )  # fmt: skip
+    shares = Shares.of(csr, width)
+    _listen[min(shares.programs, max(FEWEST, PROGRAMS // runs)), runs](
+        csr.pointers, csr.columns, csr.schedule, shares.heavy, shares.programs, matrices.weights,
+        words, words_per_run, bit, edges.scale_at(k), edges.scale_at(following), edges.scale_per_run,
+        *said, z[:, 0], z[:, k if turned else k + 1], states, waiting[:, k], *given, budget,
+        nodes, matrices.decay * edges.factor(matrices), matrices.home,
+        TURNED=turned, DROPS=edges.words is not None, WIDTH=width, num_warps=1, **shares.sizes,
+    )  # fmt: skip
     said.reverse()
 
 
@@ -105,10 +104,10 @@ def _edges_at(entry, last, columns, weights, words, bit, DROPS: tl.constexpr):
     return column, weight, left
 
 
-@triton.jit(do_not_specialize=["begin", "end", "bit"])
+@triton.jit(do_not_specialize=["heavy", "shares", "bit"])
 def _listen(
-    pointers, columns, schedule, begin, end, weights, words, words_per_run, bit, scale, next_scale, scale_per_run,
-    said, next_said, start, new_state, states, waiting, unit, bias, h, filled, budget, nodes, decay, home,
+    pointers, columns, schedule, heavy, shares, weights, words, words_per_run, bit, scale, next_scale, scale_per_run,
+    said, next_said, start, state, states, waiting, unit, bias, h, filled, budget, nodes, decay, home,
     TURNED: tl.constexpr, DROPS: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
@@ -116,54 +115,79 @@ def _listen(
     waiting += run * states
     nobody = tl.load(waiting) == 0
     if nobody:
-        if not TURNED:
-            return
-        elif tl.load(waiting - 1) == 0:
+        further = tl.load(waiting - 1) if TURNED else 0  # whether a gradient comes back in the next step
+        if further == 0:
             return
     run = run.to(tl.int64)
     start += run * states * nodes * WIDTH
-    new_state += run * states * nodes * WIDTH
+    state += run * states * nodes * WIDTH
     said += run * nodes * WIDTH
     next_said += run * nodes * WIDTH
     scale += run * scale_per_run
     next_scale += run * scale_per_run
     words += run * words_per_run
-    still = tl.zeros((ROWS,), tl.int32)
-    for some in range(begin + tl.program_id(0) * ROWS, end, tl.num_programs(0) * ROWS):
-        number = some + tl.arange(0, ROWS)
-        node, first, last = rows_at(number, end, pointers, schedule)
-        size = tl.load(scale + node, mask=number < end, other=0.0) * decay
-        next_size = tl.load(next_scale + node, mask=number < end, other=0.0)
-        if nobody:  # nothing comes back, but what is there must be said in the next step
-            last = first
-        answer = tl.zeros((ROWS,), tl.float32)
-        for block in range(0, WIDTH, CHANNELS):
-            channel = block + tl.arange(0, CHANNELS)
-            heard = tl.zeros((ROWS, ENTRIES, CHANNELS), tl.float32)
-            entry = first[:, None] + tl.arange(0, ENTRIES)[None, :]
+    unit += run * WIDTH
+    bias += run
+    h += run * (states - 1) * nodes
+    filled += run * nodes
+    still = 0
+    for share in range(tl.program_id(0), shares, tl.num_programs(0)):
+        if share < heavy:
+            still += _hear(
+                share + tl.arange(0, 1), heavy, nobody, pointers, columns, schedule, weights, words, bit,
+                scale, next_scale, said, next_said, start, state, unit, bias, h, filled, budget, decay, home,
+                TURNED, DROPS, WIDTH, 1, ENTRIES if ROWS == 1 else 32, CHANNELS,
+            )  # fmt: skip
+        elif ROWS > 1:
+            still += _hear(
+                heavy + (share - heavy) * ROWS + tl.arange(0, ROWS), nodes, nobody, pointers, columns, schedule,
+                weights, words, bit, scale, next_scale, said, next_said, start, state, unit, bias, h, filled, budget,
+                decay, home, TURNED, DROPS, WIDTH, ROWS, ENTRIES, CHANNELS,
+            )  # fmt: skip
+    if still > 0:
+        tl.store(waiting + 1, 1)  # whoever comes first; they all say the same
+
+
+@triton.jit
+def _hear(
+    number, end, nobody, pointers, columns, schedule, weights, words, bit, scale, next_scale, said, next_said,
+    start, state, unit, bias, h, filled, budget, decay, home,
+    TURNED: tl.constexpr, DROPS: tl.constexpr, WIDTH: tl.constexpr,
+    ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
+    """One step of the nodes at some places of the schedule; says how many of them wait for more."""
+    node, first, last = rows_at(number, end, pointers, schedule)
+    size = tl.load(scale + node, mask=number < end, other=0.0) * decay
+    next_size = tl.load(next_scale + node, mask=number < end, other=0.0)
+    if nobody:  # nothing comes back, but what is there must be said in the next step
+        last = first
+    answer = tl.zeros((ROWS,), tl.float32)
+    for block in range(0, WIDTH, CHANNELS):
+        channel = block + tl.arange(0, CHANNELS)
+        heard = tl.zeros((ROWS, ENTRIES, CHANNELS), tl.float32)
+        entry = first[:, None] + tl.arange(0, ENTRIES)[None, :]
+        column, weight, left = _edges_at(entry, last[:, None], columns, weights, words, bit, DROPS)
+        for _ in range(0, tl.max(last - first), ENTRIES):
+            entry += ENTRIES
+            now, value, kept = column, weight, left
             column, weight, left = _edges_at(entry, last[:, None], columns, weights, words, bit, DROPS)
-            for _ in range(0, tl.max(last - first), ENTRIES):
-                entry += ENTRIES
-                now, value, kept = column, weight, left
-                column, weight, left = _edges_at(entry, last[:, None], columns, weights, words, bit, DROPS)
-                place = now[:, :, None] * WIDTH + channel[None, None, :]
-                heard += value[:, :, None] * tl.load(said + place, mask=kept[:, :, None], other=0.0)
-            new = size[:, None] * tl.sum(heard, axis=1)
-            there = (number < end)[:, None]
-            place = node[:, None] * WIDTH + channel[None, :]
-            if TURNED:
-                new += tl.load(new_state + place, mask=there, other=0.0)
-            else:
-                new += home * tl.load(start + place, mask=there, other=0.0)
-                answer += tl.sum(new * tl.load(unit + run * WIDTH + channel)[None, :], axis=1)
-            tl.store(new_state + place, new, mask=there)
-            tl.store(next_said + place, next_size[:, None] * new, mask=there)
-        if not TURNED:
-            own = 1.0 / (1.0 + tl.exp(-(answer + tl.load(bias + run))))
-            tl.store(h + run * (states - 1) * nodes + node, own, mask=number < end)
-            into = filled + run * nodes + node
-            so_far = tl.load(into, mask=number < end, other=budget) + own
-            tl.store(into, so_far, mask=number < end)
-            still += (so_far < budget).to(tl.int32)
-    if not TURNED:
-        tl.atomic_add(waiting + 1, tl.sum(still))
+            place = now[:, :, None] * WIDTH + channel[None, None, :]
+            heard += value[:, :, None] * tl.load(said + place, mask=kept[:, :, None], other=0.0)
+        new = size[:, None] * tl.sum(heard, axis=1)
+        there = (number < end)[:, None]
+        place = node[:, None] * WIDTH + channel[None, :]
+        if TURNED:
+            new += tl.load(state + place, mask=there, other=0.0)
+        else:
+            new += home * tl.load(start + place, mask=there, other=0.0)
+            answer += tl.sum(new * tl.load(unit + channel)[None, :], axis=1)
+        tl.store(state + place, new, mask=there)
+        tl.store(next_said + place, next_size[:, None] * new, mask=there)
+    if TURNED:
+        return 0
+    else:
+        own = 1.0 / (1.0 + tl.exp(-(answer + tl.load(bias))))
+        tl.store(h + node, own, mask=number < end)
+        so_far = tl.load(filled + node, mask=number < end, other=budget) + own
+        tl.store(filled + node, so_far, mask=number < end)
+        return tl.sum((so_far < budget).to(tl.int32))

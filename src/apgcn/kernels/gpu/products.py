@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from apgcn.kernels.gpu.entries import Tossed, parts_of, rows_at, tossed
+from apgcn.kernels.gpu.entries import Shares, Tossed, rows_at, tossed
 from apgcn.noise import Coins
 from apgcn.pattern import Pattern
 
@@ -37,15 +37,15 @@ def multiply(
         values = values.index_select(1, pattern.order)
     features, hidden = Tossed.of(coins, values), Tossed.of(hidden_coins, values)
     csr = pattern.turned if turned else pattern.straight
-    for part in parts_of(pattern, channels, turned=turned):
-        _multiply[part.programs, runs, triton.cdiv(channels, part.sizes["CHANNELS"])](
-            csr.pointers, csr.columns, csr.schedule, pattern.order, part.first, part.last,
-            values.contiguous(), 0 if len(values) == 1 else pattern.entries,
-            dense, dense.shape[1], dense if bias is None else bias.contiguous(), output, rows, channels,
-            features.words, features.per_run, features.dropped, features.factor,
-            hidden.words, hidden.per_run, hidden.dropped, hidden.factor,
-            TURNED=turned, KIND=features.kind, HIDDEN=bias is not None, HIDDEN_KIND=hidden.kind, **part.sizes,
-        )  # fmt: skip
+    shares = Shares.of(csr, channels)
+    _multiply[shares.programs, runs, triton.cdiv(channels, shares.sizes["CHANNELS"])](
+        csr.pointers, csr.columns, csr.schedule, pattern.order, shares.heavy,
+        values.contiguous(), 0 if len(values) == 1 else pattern.entries,
+        dense, dense.shape[1], dense if bias is None else bias.contiguous(), output, rows, channels,
+        features.words, features.per_run, features.dropped, features.factor,
+        hidden.words, hidden.per_run, hidden.dropped, hidden.factor,
+        TURNED=turned, KIND=features.kind, HIDDEN=bias is not None, HIDDEN_KIND=hidden.kind, num_warps=1, **shares.sizes,
+    )  # fmt: skip
     return output
 
 
@@ -66,22 +66,48 @@ def _entries_at(
     return column, value, left
 
 
-@triton.jit(do_not_specialize=["begin", "end"])
+@triton.jit(do_not_specialize=["heavy"])
 def _multiply(
-    pointers, columns, schedule, order, begin, end,
+    pointers, columns, schedule, order, heavy,
     values, values_per_run, dense, dense_rows, bias, output, rows, channels,
     words, words_per_run, dropped, factor,
     hidden_words, hidden_words_per_run, hidden_dropped, hidden_factor,
     TURNED: tl.constexpr, KIND: tl.constexpr, HIDDEN: tl.constexpr, HIDDEN_KIND: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    run = tl.program_id(1)
-    number = begin + tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    share, run = tl.program_id(0), tl.program_id(1)
+    values += run.to(tl.int64) * values_per_run
+    dense += run.to(tl.int64) * dense_rows * channels
+    bias += run * channels
+    output += run.to(tl.int64) * rows * channels
+    if share < heavy:
+        _multiply_rows(
+            share + tl.arange(0, 1), heavy, run, pointers, columns, schedule, order, values, dense, bias, output,
+            channels, words, words_per_run, dropped, factor,
+            hidden_words, hidden_words_per_run, hidden_dropped, hidden_factor,
+            TURNED, KIND, HIDDEN, HIDDEN_KIND, 1, ENTRIES if ROWS == 1 else 32, CHANNELS,
+        )  # fmt: skip
+    elif ROWS > 1:
+        _multiply_rows(
+            heavy + (share - heavy) * ROWS + tl.arange(0, ROWS), rows, run, pointers, columns, schedule, order,
+            values, dense, bias, output, channels, words, words_per_run, dropped, factor,
+            hidden_words, hidden_words_per_run, hidden_dropped, hidden_factor,
+            TURNED, KIND, HIDDEN, HIDDEN_KIND, ROWS, ENTRIES, CHANNELS,
+        )  # fmt: skip
+
+
+@triton.jit
+def _multiply_rows(
+    number, end, run, pointers, columns, schedule, order, values, dense, bias, output, channels,
+    words, words_per_run, dropped, factor,
+    hidden_words, hidden_words_per_run, hidden_dropped, hidden_factor,
+    TURNED: tl.constexpr, KIND: tl.constexpr, HIDDEN: tl.constexpr, HIDDEN_KIND: tl.constexpr,
+    ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
+    """The rows at some places of the schedule."""
     row, first, last = rows_at(number, end, pointers, schedule)
     channel = tl.program_id(2) * CHANNELS + tl.arange(0, CHANNELS)
     wide = channel < channels
-    values += run.to(tl.int64) * values_per_run
-    dense += run.to(tl.int64) * dense_rows * channels
     total = tl.zeros((ROWS, CHANNELS), tl.float32)
     entry = first[:, None] + tl.arange(0, ENTRIES)[None, :]
     column, value, left = _entries_at(
@@ -100,9 +126,9 @@ def _multiply(
     there = (number < end)[:, None] & wide[None, :]
     place = row[:, None] * channels + channel[None, :]
     if HIDDEN:
-        total += tl.load(bias + run * channels + channel, mask=wide, other=0.0)[None, :]
+        total += tl.load(bias + channel, mask=wide, other=0.0)[None, :]
         total = tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL)
         if HIDDEN_KIND != 0:
             kept = tossed(hidden_words, hidden_words_per_run, run, place, there, HIDDEN_KIND, hidden_dropped)
             total = tl.where(kept, total * hidden_factor, 0.0)
-    tl.store(output + run.to(tl.int64) * rows * channels + place, total, mask=there)
+    tl.store(output + place, total, mask=there)
