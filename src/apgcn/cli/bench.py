@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,10 +14,13 @@ from apgcn.cli.measured import show_measured
 from apgcn.cli.watching import say
 
 if TYPE_CHECKING:
+    import torch
+
     from apgcn.graph import Graph
     from apgcn.splits import Split
 
 PACKS = "1,8,100"
+SMALL = 10_000  # edges of the smallest made graph
 
 
 def bench(
@@ -55,6 +59,7 @@ def bench(
         raise InvalidInput("edges makes a graph of its own, not trained to the end; leave out datasets and train.")
     names = _names(datasets) if edges is None else []
     found: dict[str, Any] = {
+        "when": datetime.now(UTC).date().isoformat(),
         "device": str(place),
         "hardware": hardware(place),
         "threads": 1,
@@ -63,7 +68,7 @@ def bench(
         "graphs": [],
         "trainings": [],
     }
-    graphs = [_made(edges)] if edges is not None else [cleaned(name) for name in names]
+    graphs = [_made(edges, place)] if edges is not None else [cleaned(name) for name in names]
     for number, graph in enumerate(graphs):
         say(f"measuring epochs on {graph.name} ...")
         beside = number == 0 and edges is None
@@ -109,12 +114,24 @@ def _whole_numbers(text: str) -> list[int]:
     return sizes
 
 
-def _made(edges: int) -> Graph:
-    """A made graph whose nodes have twenty neighbours on average."""
+def _made(edges: int, device: torch.device) -> Graph:
+    """A made graph whose nodes have twenty neighbours on average; only if an epoch on it would fit into memory.
+
+    What a run needs grows with the edges, so a small graph says what a large one needs.
+    """
     from apgcn.checks import check_whole
     from apgcn.datasets.synthetic import synthetic_graph
+    from apgcn.devices import memory_of
+    from apgcn.errors import InvalidInput
+    from apgcn.models.apgcn import APGCNSettings
 
-    check_whole("edges", edges, least=10_000, most=100_000_000)
+    check_whole("edges", edges, least=SMALL, most=100_000_000)
+    need = 4 * APGCNSettings().floats_per_run(synthetic_graph(SMALL // 10, edges=SMALL)) * edges // SMALL
+    if need > memory_of(device):
+        raise InvalidInput(
+            f"one run on {edges:,} edges needs about {need / 2**30:.1f} GiB of memory, but {device} has "
+            f"{memory_of(device) / 2**30:.1f} GiB; use fewer edges, or a larger machine."
+        )
     say(f"making a graph of {edges:,} edges ...")
     return synthetic_graph(edges // 10, edges=edges)
 

@@ -32,8 +32,15 @@ def kernels_for(*tensors: Tensor, width: int = 1) -> ModuleType | None:
 
 
 def kernels_on(device: torch.device) -> ModuleType | None:
-    """The same, whatever the tensors."""
-    return _installed(device.type) if _wanted else None
+    """The same, whatever the tensors. Triton compiles for the present GPU alone."""
+    if not _wanted or (device.type == "cuda" and device.index not in (None, torch.cuda.current_device())):
+        return None
+    return _installed(device.type)
+
+
+def kernels_everywhere() -> bool:
+    """Whether every kind of device here has its loops."""
+    return all(_installed(kind) for kind in ("cpu", "cuda") if kind == "cpu" or torch.cuda.is_available())
 
 
 @contextmanager
@@ -55,7 +62,9 @@ def _installed(device: str) -> ModuleType | None:
     if not find_spec(package):
         return None
     try:
-        return import_module(module)
-    except ImportError as error:
-        warnings.warn(f"{package} is installed but cannot be imported, so training is slow: {error}", stacklevel=2)
+        kernels = import_module(module)
+        kernels.words(torch.zeros(1, 1, dtype=torch.int64, device=device), 0, 1)  # Triton needs a C compiler
+    except Exception as error:
+        warnings.warn(f"{package} is installed but does not work here, so training is slow: {error}", stacklevel=2)
         return None
+    return kernels

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from apgcn.checks import check_number, check_share, check_whole
 from apgcn.datasets.catalogue import AMAZON_GRAPHS
 from apgcn.graph import Graph
-from apgcn.kernels import kernels_for
+from apgcn.kernels import kernels_everywhere
 from apgcn.layers import TwoLayers
 from apgcn.models.given import AP_GCN, PPNP, TEXT, Given, Kind
 from apgcn.models.memory import heard, stored_features
@@ -93,7 +93,7 @@ class APGCNSettings(ModelSettings):
 
         The factors count the copies that dropout, the backward pass and Adam make; written-out loops make fewer.
         """
-        copies = 4 if self.in_loops and kernels_for(torch.empty(0)) else 8
+        copies = 4 if self.in_loops and kernels_everywhere() else 8
         hidden = graph.num_nodes * self.hidden
         states = (self.max_steps + 1) * graph.num_nodes * graph.num_classes
         messages = self.max_steps * heard(graph)

@@ -96,9 +96,11 @@ def _gather(
     there = entry < entries
     word = tl.zeros((BLOCK,), tl.int32)
     first = tl.program_id(1) * BITS
+    place = first.to(tl.int64) * entries + entry
     for k in range(first, min(first + BITS, steps)):
-        kept = tossed(tossed_words, tossed_per_run, run, k * entries + entry, there, KIND, dropped)
+        kept = tossed(tossed_words, tossed_per_run, run, place, there, KIND, dropped)
         word |= kept.to(tl.int32) << (k - first)
+        place += entries
     if LOOPS:  # never dropped
         loop = tl.load(rows + entry, mask=there, other=0) == tl.load(columns + entry, mask=there, other=1)
         word = tl.where(loop, -1, word)

@@ -44,7 +44,8 @@ def multiply(
         dense, dense.shape[1], dense if bias is None else bias.contiguous(), output, rows, channels,
         features.words, features.per_run, features.dropped, features.factor,
         hidden.words, hidden.per_run, hidden.dropped, hidden.factor,
-        TURNED=turned, KIND=features.kind, HIDDEN=bias is not None, HIDDEN_KIND=hidden.kind, num_warps=1, **shares.sizes,
+        TURNED=turned, KIND=features.kind, HIDDEN=bias is not None, HIDDEN_KIND=hidden.kind,
+        num_warps=1, **shares.sizes,
     )  # fmt: skip
     return output
 
