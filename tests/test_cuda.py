@@ -100,12 +100,14 @@ def test_runs_leave_a_pack_on_the_gpu(cora):
 
 
 def test_the_memory_estimate_is_of_the_right_size(cora):
-    """Against what was really allocated: not below, and within a factor of four."""
+    """Against what was really allocated: not below, and within a factor of four; all recordings included."""
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    train(cora, benchmark_runs(cora, 40), ALL_DROPOUT, TrainingSettings(max_epochs=3), device="cuda")
+    reserved = torch.cuda.memory_reserved()
+    train(cora, benchmark_runs(cora, 40), ALL_DROPOUT, TrainingSettings(max_epochs=40), device="cuda")
     peak = torch.cuda.max_memory_allocated() - before
     estimate = 40 * 4 * ALL_DROPOUT.floats_per_run(cora)
     assert peak < estimate < 4 * peak
+    assert torch.cuda.max_memory_reserved() - reserved < estimate

@@ -23,7 +23,7 @@ from apgcn.training.settings import TrainingSettings
 Kind = tuple[str, int]  # what it is, and of how many runs
 Clock = Callable[[], tuple[float, ...]]
 
-WARM_UP = 12  # epochs on a GPU: the halting unit has learned twice, and all work is recorded
+WARM_UP = 16  # epochs on a GPU: all work is recorded, that in which the halting unit learns, too
 OFTEN = 20  # epochs of ours, one run, in turn with one of a peer, which takes longer than all of them
 
 

@@ -94,6 +94,7 @@ class Pack:
         self.epochs = 0
         self.now = torch.zeros((), dtype=torch.int64, device=device)  # the same, where the runs are
         self.look_every, self.together = (LOOK_EVERY, TOGETHER) if on_gpu else (1, 0.0)
+        self._kinds: set[tuple[bool, ...]] = set()  # of steps: which parameters learn
         self._forget_records()
 
     def _forget_records(self) -> None:
@@ -132,7 +133,13 @@ class Pack:
             parameter.requires_grad_(learns)
         if learning not in self._steps:
             self._steps[learning] = Repeated(self._memory)
-        self._steps[learning](self._step)
+        self._kinds.add(learning)
+        self._steps[learning](self._step, record=self._rehearsed)
+
+    @property
+    def _rehearsed(self) -> bool:
+        """Whether every kind of step was done as it stands: beside a recording that would need memory once more."""
+        return self.epochs > self.look_every and self._steps.keys() >= self._kinds
 
     def _step(self) -> None:
         self.noise.rewind()
@@ -144,7 +151,7 @@ class Pack:
 
     def assess(self) -> Evaluation:
         """Evaluate every run, and keep the weights of those that are at their best."""
-        return self._assessment(self._assess)
+        return self._assessment(self._assess, record=self._rehearsed)
 
     def _assess(self) -> Evaluation:
         found = self.evaluate()

@@ -27,7 +27,7 @@ class Repeated(Generic[Result]):
     """Work to be done again and again on the same tensors, which it changes in place.
 
     What it returns is overwritten the next time. The first time it is done as it stands, so that everything it needs is
-    there; then it is recorded. On a processor it is always done as it stands.
+    there; then it is recorded, as soon as it may. On a processor it is always done as it stands.
 
     Works that share their `memory` must not run at the same time, and what one returns must be read before another
     runs.
@@ -39,9 +39,9 @@ class Repeated(Generic[Result]):
         self._done_before = False
         self._recorded: tuple[torch.cuda.CUDAGraph, Result] | None = None
 
-    def __call__(self, work: Callable[[], Result]) -> Result:
+    def __call__(self, work: Callable[[], Result], *, record: bool = True) -> Result:
         """Do the work, which must be the same every time."""
-        if self._recorded is None and self._records and self._done_before:
+        if self._recorded is None and self._records and self._done_before and record:
             self._record(work)
         if self._recorded is None:
             self._done_before = True
