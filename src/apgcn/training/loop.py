@@ -191,6 +191,8 @@ class Pack:
     def leave(self, finished: Tensor) -> None:
         """Go on without the finished runs."""
         self._forget_records()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()  # what was recorded held memory
         leaving = self.members[finished]
         ends = (self.stopping.last_improvement + self.settings.patience).clamp(max=self.settings.max_epochs)
         self.lasted[:, leaving.cpu().numpy()] = torch.stack([self.best_epochs, ends])[:, finished].cpu().numpy()
