@@ -19,6 +19,7 @@ ORDER = [
     "io",
     "datasets",
     "devices",
+    "loops",
     "noise",
     "pattern",
     "kernels",

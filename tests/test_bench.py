@@ -76,6 +76,22 @@ def test_a_mistyped_benchmark_is_told_in_words(arguments, part, monkeypatch, cap
     assert part in capsys.readouterr().err
 
 
+def test_what_does_not_fit_is_refused_before_it_is_made(monkeypatch, capsys):
+    made = []
+    monkeypatch.setattr("apgcn.devices.memory_of", lambda device: 2**30)
+    monkeypatch.setattr(
+        "apgcn.datasets.synthetic.synthetic_graph",
+        lambda *given, **sizes: made.append(sizes) or synthetic_graph(*given, **sizes),
+    )
+    monkeypatch.setattr(sys, "argv", ["apgcn", "bench", "--edges", "50000000"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "one run on 50,000,000 edges needs about" in (told := capsys.readouterr().err)
+    assert "make --edges smaller" in told
+    assert [sizes["edges"] for sizes in made] == [10_000]
+
+
 def test_a_made_graph_has_hubs_communities_and_features_that_say_a_little():
     graph = synthetic_graph(3000, edges=15_000, classes=5, seed=1)
     degrees = np.diff(graph.adjacency.indptr)

@@ -19,6 +19,7 @@ from apgcn.splits import TEST_SEEDS
 from apgcn.tensors import GraphTensors
 from apgcn.training.loop import train_pack
 from apgcn.training.objective import Nodes, objective
+from apgcn.training.packs import bytes_per_run
 from apgcn.training.paper import paper_settings
 from apgcn.training.settings import TrainingSettings
 
@@ -198,7 +199,7 @@ def test_memory_is_estimated_from_above_and_not_by_far(name):
         train_pack(tensors, benchmark_runs(cora, 6), settings, TrainingSettings(max_epochs=2))
     events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
     held = np.cumsum([event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())])
-    estimate = 4 * (6 * settings.floats_per_run(cora) + settings.floats_shared(cora))
+    estimate = 6 * bytes_per_run(cora, settings, torch.device("cpu")) + 4 * settings.floats_shared(cora)
     assert held.max() < estimate < 5 * held.max()
 
 
@@ -213,7 +214,7 @@ def test_memory_is_estimated_from_above_on_a_gpu(name):
     train(cora, benchmark_runs(cora, 40), settings, TrainingSettings(max_epochs=2), device="cuda")
     allocated = torch.cuda.max_memory_allocated() - before
     runs = 40 if settings.has_weights else 20  # one for each split
-    estimate = 4 * (runs * settings.floats_per_run(cora) + settings.floats_shared(cora))
+    estimate = runs * bytes_per_run(cora, settings, torch.device("cuda")) + 4 * settings.floats_shared(cora)
     print(f"{name}: estimated {estimate / allocated:.2f} times what was allocated")
     assert allocated < estimate
 

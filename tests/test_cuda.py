@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from apgcn import APGCNSettings, TrainingSettings, benchmark_runs, train
-from apgcn.kernels import plainly
+from apgcn.loops import plainly
 from apgcn.models.catalogue import MODELS
 from apgcn.noise import Noise
 from apgcn.tensors import GraphTensors
 from apgcn.training.loop import Pack
 from apgcn.training.objective import objective
+from apgcn.training.packs import bytes_per_run
 from apgcn.training.repeating import own_stream
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -56,16 +57,20 @@ def test_written_out_loops_have_the_same_gradients(cora):
 
 
 def test_recorded_epochs_are_epochs(cora):
-    """Bit for bit: as they stand, recorded, and recorded again."""
+    """Bit for bit: as they stand, recorded, and recorded again; weights and what was found after each epoch."""
     weights = []
     for records in (False, True, True):
         with own_stream(torch.device("cuda")):
             pack = Pack(GraphTensors.of(cora, device="cuda"), benchmark_runs(cora, 3), ALL_DROPOUT, TrainingSettings())
-            for _ in range(12):
+            for _ in range(26):
                 pack.epoch()
                 if not records:
                     pack._forget_records()
-            weights.append(torch.cat([weight.flatten() for weight in pack.model.parameters()]).tolist())
+            recorded = [work._recorded is not None for work in (*pack._steps.values(), pack._assessment)]
+            assert recorded == ([True] * 3 if records else [])  # a step without and one with the halting unit
+            found = [weight.flatten().double() for weight in pack.model.parameters()]
+            found += [values.flatten() for _, values in pack.history._epochs]
+            weights.append(torch.cat(found).tolist())
     assert weights[0] == weights[1] == weights[2]
 
 
@@ -75,8 +80,8 @@ def test_the_host_does_not_wait_inside_an_epoch(cora, name):
         warnings.filterwarnings("ignore", message="Synchronization debug mode")
         pack = Pack(GraphTensors.of(cora, device="cuda"), benchmark_runs(cora, 2), MODELS[name](), TrainingSettings())
         try:
-            for epoch in range(14):
-                torch.cuda.set_sync_debug_mode("error" if epoch >= 11 else "default")
+            for epoch in range(1, 22):
+                torch.cuda.set_sync_debug_mode("error" if epoch > 15 else "default")
                 pack.begin()
                 pack.step()
                 pack.assess()
@@ -93,10 +98,30 @@ def test_the_first_epochs_agree_with_the_cpu(cora):
 
 
 def test_runs_leave_a_pack_on_the_gpu(cora):
-    short = replace(TrainingSettings(), patience=5, max_epochs=40)
-    results = train(cora, benchmark_runs(cora, 6), ALL_DROPOUT, short, device="cuda")
-    assert len(results) == 6
-    assert all(result.best_epoch >= 1 for result in results)
+    """And the others go on as if nothing had been recorded, bit for bit."""
+    short, found = replace(TrainingSettings(), patience=5, max_epochs=60), []
+    for records in (True, False):
+        with own_stream(torch.device("cuda")):
+            pack = Pack(GraphTensors.of(cora, device="cuda"), benchmark_runs(cora, 6), ALL_DROPOUT, short)
+            sizes = set()
+            while pack.going:
+                pack.epoch()
+                sizes.add(len(pack.members))
+                if not records:
+                    pack._forget_records()
+            found.append([(one.best_epoch, one.epochs, one.logits.tolist()) for one in pack.results()])
+        assert len(sizes) > 2, "a test in which all runs leave together shows little"
+    assert found[0] == found[1]
+
+
+def test_a_halting_unit_that_learns_seldom_is_recorded_later(cora):
+    model = replace(ALL_DROPOUT, halting_every=12)
+    with own_stream(torch.device("cuda")):
+        pack = Pack(GraphTensors.of(cora, device="cuda"), benchmark_runs(cora, 2), model, TrainingSettings())
+        for _ in range(25):
+            pack.epoch()
+        assert all(work._recorded is not None for work in pack._steps.values())
+        assert len(pack._steps) == 2
 
 
 def test_the_memory_estimate_is_of_the_right_size(cora):
@@ -108,6 +133,6 @@ def test_the_memory_estimate_is_of_the_right_size(cora):
     reserved = torch.cuda.memory_reserved()
     train(cora, benchmark_runs(cora, 40), ALL_DROPOUT, TrainingSettings(max_epochs=40), device="cuda")
     peak = torch.cuda.max_memory_allocated() - before
-    estimate = 40 * 4 * ALL_DROPOUT.floats_per_run(cora)
+    estimate = 40 * bytes_per_run(cora, ALL_DROPOUT, torch.device("cuda"))
     assert peak < estimate < 4 * peak
     assert torch.cuda.max_memory_reserved() - reserved < estimate

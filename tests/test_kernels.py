@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy import sparse
 
-from apgcn import kernels
-from apgcn.kernels import plainly
+from apgcn import loops as written_out
 from apgcn.layers import TwoLayers, dropout
+from apgcn.loops import WIDEST, loops_for, plainly
 from apgcn.noise import Noise
 from apgcn.operators import NormalizedAdjacency, PageRank
 from apgcn.pattern import Pattern
@@ -31,7 +31,7 @@ def loops(request, monkeypatch):
     if request.param == "gpu" and torch.cuda.is_available():
         pytest.skip("Triton compiles here; tests/test_cuda.py runs its loops")
     module = __import__(f"apgcn.kernels.{request.param}", fromlist=["multiply"])
-    monkeypatch.setattr(kernels, "_installed", lambda device: module)
+    monkeypatch.setattr(written_out, "_installed", lambda device: module)
     return request.param
 
 
@@ -85,10 +85,14 @@ def check_listening(adjacency, operator, channels, runs, *, updates, training, m
     assert len(taken[0].unique()) > 1, "a test in which all nodes stop together shows little"
 
 
-def test_some_nodes_get_what_they_would_get_with_all(loops):
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
+def test_some_nodes_get_what_they_would_get_with_all(loops, operator, monkeypatch):
     """And when all of these have halted, nobody listens any more."""
     adjacency = Adjacency(random_graph(4), device="cpu", dtype=torch.float32)
-    layer = AdaptivePropagation(NormalizedAdjacency(), channels=3, noise=Noise([1, 2]), max_steps=8)
+    layer = AdaptivePropagation(operator, channels=3, noise=Noise([1, 2]), max_steps=8)
+    module, listened = written_out._installed("cpu"), []
+    listen = module.listen
+    monkeypatch.setattr(module, "listen", lambda *given: listened.append(listen(*given)) or listened[-1])
     layer.halting_unit.weight.data.abs_()
     layer.halting_unit.bias.data.fill_(-1)
     seeds = (3 * torch.randn(2, adjacency.nodes, 3, generator=torch.manual_seed(1))).requires_grad_()
@@ -103,6 +107,10 @@ def test_some_nodes_get_what_they_would_get_with_all(loops):
         answers.append([*parts, output, *torch.autograd.grad(output.square().sum() + parts[1].sum(), inputs)])
     for some, every in zip(*answers, strict=True):
         torch.testing.assert_close(some, every, rtol=1e-4, atol=1e-6)
+    of_all, of_some = (z.abs().amax((2, 3)) > 0 for z, *_ in listened)  # (runs, steps + 1)
+    last = everybody.steps.gather(1, early).max(1).values
+    assert of_some.sum(1).tolist() == (last + 1).tolist()  # z^0 to z^K
+    assert of_all.sum(1).tolist() == (everybody.steps.max(1).values + 1).tolist()
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.5, 0.3])
@@ -167,7 +175,7 @@ def test_features_of_which_none_is_stored(loops):
 
 
 def test_a_layer_wider_than_registers_goes_the_plain_way():
-    assert kernels.kernels_for(torch.ones(1), width=kernels.WIDEST + 1) is None
+    assert loops_for(torch.ones(1), rows=1, width=WIDEST + 1) is None
 
 
 def test_features_with_a_gradient_get_it(loops):
@@ -180,10 +188,10 @@ def test_features_with_a_gradient_get_it(loops):
 
 
 def test_double_precision_goes_the_plain_way(loops):
-    assert kernels.kernels_for(torch.ones(1)) is not None
-    assert kernels.kernels_for(torch.ones(1, dtype=torch.float64)) is None
+    assert loops_for(torch.ones(1), rows=1, width=1) is not None
+    assert loops_for(torch.ones(1, dtype=torch.float64), rows=1, width=1) is None
     with plainly():
-        assert kernels.kernels_for(torch.ones(1)) is None
+        assert loops_for(torch.ones(1), rows=1, width=1) is None
 
 
 def test_words_of_a_tape(loops):
@@ -192,7 +200,8 @@ def test_words_of_a_tape(loops):
     for count in (1, 1500):
         fast, plain = Noise(starts), Noise(starts)
         for epoch in (0, 3):
-            fast.seek(epoch), plain.seek(epoch)
+            fast.seek(epoch)
+            plain.seek(epoch)
             for _ in range(2):
                 with plainly():
                     expected = plain.words(count)
@@ -200,13 +209,41 @@ def test_words_of_a_tape(loops):
 
 
 def test_rows_that_a_warp_has_for_itself_and_more_steps_than_bits(loops):
-    """A hub, a layer wider than what is handled at once, forty steps."""
+    """A hub, rows wider than what is handled at once, and, of a GPU's loops, more steps than a word has bits."""
     rng = np.random.default_rng(0)
     matrix = sparse.random(90, 90, density=0.02, random_state=rng, format="lil", dtype=np.float32)
     matrix[3], matrix[:, 4] = 1, 0.5
     adjacency = Adjacency(matrix.tocsr(), device="cpu", dtype=torch.float32)
     assert adjacency.pattern.straight.heavy == 1
     check_listening(adjacency, OPERATORS["half dropped"], 3, 1, updates=0.0, training=True, max_steps=6)
-    check_listening(adjacency, OPERATORS["half dropped"], 20, 1, updates=0.0, training=True, max_steps=2)
+    check_listening(adjacency, OPERATORS["half dropped"], 70, 1, updates=0.0, training=True, max_steps=2)
     if loops == "gpu":
         check_listening(adjacency, OPERATORS["some dropped"], 2, 1, updates=0.0, training=True, max_steps=34, bias=-4)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("Failed to find C compiler"), ImportError("no such library")])
+def test_loops_that_do_not_work_are_told_once_and_done_without(error, monkeypatch):
+    def broken(module):
+        raise error
+
+    monkeypatch.setattr(written_out, "import_module", broken)
+    written_out._installed.cache_clear()
+    try:
+        with pytest.warns(UserWarning, match=f"numba is installed but does not work, so training is slow: {error}"):
+            assert loops_for(torch.ones(1), rows=1, width=1) is None
+        assert Noise([1]).words(3).shape == (1, 3)
+    finally:
+        written_out._installed.cache_clear()
+
+
+def test_a_gpu_counts_places_in_32_bits(monkeypatch):
+    monkeypatch.setattr(written_out, "_installed", lambda device: written_out)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+
+    class OnGpu:
+        device, dtype = torch.device("cuda", 0), torch.float32
+
+    assert loops_for(OnGpu(), rows=2**25, width=63) is not None
+    assert loops_for(OnGpu(), rows=2**25, width=64) is None
+    OnGpu.device = torch.device("cuda", 1)  # another one than the present
+    assert loops_for(OnGpu(), rows=1, width=1) is None

@@ -16,7 +16,7 @@ from apgcn.noise import Noise
 from apgcn.tensors import GraphTensors
 from apgcn.training import loop
 from apgcn.training.loop import Pack
-from apgcn.training.packs import divide, pack_size
+from apgcn.training.packs import bytes_per_run, divide, pack_size
 from apgcn.training.settings import Watch
 
 ALL_DROPOUT = APGCNSettings(hidden=16, seed_dropout=0.5, update_dropout=0.5)
@@ -359,7 +359,7 @@ def test_results_show_themselves_in_a_line(graph):
 
 def test_a_large_graph_gets_a_small_pack_and_one_that_cannot_fit_is_refused(graph, monkeypatch):
     settings = APGCNSettings()
-    needed = 4 * settings.floats_per_run(graph)
+    needed = bytes_per_run(graph, settings, torch.device("cpu"))
     for memory, size in [(1000 * needed, 8), (5 * needed, 3), (needed, 1)]:
         monkeypatch.setattr("apgcn.training.packs.memory_of", lambda device, memory=memory: memory)
         assert pack_size(graph, settings, torch.device("cpu")) == size
@@ -373,7 +373,7 @@ def test_a_large_graph_gets_a_small_pack_and_one_that_cannot_fit_is_refused(grap
 
 def test_packs_that_train_at_once_share_the_memory(graph, monkeypatch):
     settings = APGCNSettings()
-    needed = 4 * settings.floats_per_run(graph)
+    needed = bytes_per_run(graph, settings, torch.device("cpu"))
     monkeypatch.setattr("apgcn.training.packs.memory_of", lambda device: 10 * needed)
     sizes = [pack_size(graph, settings, torch.device("cpu"), workers=workers) for workers in (1, 2, 4)]
     assert sizes == [6, 3, 1]  # 60 % of the memory of 10, 5 and 2.5 runs

@@ -9,8 +9,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from apgcn.kernels import kernels_for
 from apgcn.kernels.hidden import HiddenLayer
+from apgcn.loops import loops_for
 from apgcn.noise import Noise
 from apgcn.sparse import SparseMatrix
 
@@ -121,7 +121,8 @@ class TwoLayers(nn.Module):
         """The loops that compute the hidden layer, if there are any for these features."""
         if isinstance(x, Tensor) or x.values.requires_grad or (x.rather_dense and noise is None):
             return None
-        return kernels_for(self.first.weight, x.values, width=self.first.bias.shape[-1])
+        width = self.first.bias.shape[-1]
+        return loops_for(self.first.weight, x.values, rows=max(x.pattern.shape), width=width)
 
     def _hidden(self, x: SparseMatrix, noise: Noise | None, kernels: ModuleType) -> Tensor:
         """The hidden layer after dropout, in a written-out loop."""

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from apgcn.kernels import kernels_on
-from apgcn.kernels.mixing import GAMMA, MULTIPLIERS, SHIFTS
+from apgcn.loops import loops_on
 
+GAMMA = 0x9E3779B97F4A7C15
+MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+SHIFTS = (30, 27, 31)
 WORDS_PER_EPOCH = 2**32
 TWO_FLOATS = 0x4000000040000000  # two float32 side by side, each with bit 30 alone: 2.0
 
@@ -73,7 +75,7 @@ class Noise:
     def words(self, count: int) -> Tensor:
         """The next random 64-bit words, of shape (runs, count)."""
         first, self._position = self._position, self._position + count
-        if kernels := kernels_on(self.device):
+        if kernels := loops_on(self.device):
             return kernels.words(self._epoch, first, count)
         if len(self._ramp) < count:
             self._ramp = torch.arange(count, device=self.device) * _signed(GAMMA)

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from apgcn import halting
 from apgcn.checks import check_share, check_whole
-from apgcn.kernels import kernels_for
 from apgcn.kernels.listening import Listening
 from apgcn.layers import Linear, dropout
+from apgcn.loops import loops_for
 from apgcn.noise import Noise
 from apgcn.operators import Operator
 from apgcn.tensors import Adjacency
@@ -139,7 +139,7 @@ class AdaptivePropagation(nn.Module):
     ) -> Propagated:
         """Where `nodes` (runs, m) are given, what comes back for others need not be right."""
         seeds = dropout(seeds, self.seed_dropout, noise)
-        kernels = kernels_for(seeds, adjacency.weights, width=seeds.shape[-1])
+        kernels = loops_for(seeds, adjacency.weights, rows=adjacency.nodes, width=seeds.shape[-1])
         if kernels and hasattr(self.operator, "matrices") and not adjacency.weights.requires_grad:
             return self._written_out(kernels, seeds, adjacency, noise, nodes)
         z = torch.stack([*listen(self.operator, seeds, adjacency, steps=self.max_steps, noise=noise)])

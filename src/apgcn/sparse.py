@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from apgcn.kernels import kernels_for
+from apgcn.loops import loops_for
 from apgcn.noise import Coins
 from apgcn.pattern import Pattern
 
@@ -151,7 +151,7 @@ def multiply(
     pattern: Pattern, values: Tensor, dense: Tensor, coins: Coins | None = None, *, turned: bool = False
 ) -> Tensor:
     """The product, or that with the transposed matrix, without gradient; shapes as in `SparseMatrix`."""
-    kernels = kernels_for(values, dense, width=dense.shape[-1])
+    kernels = loops_for(values, dense, rows=max(pattern.shape), width=dense.shape[-1])
     if kernels:
         product = kernels.multiply(pattern, torch.atleast_2d(values), coins, dense, turned=turned)
         if product is not None:

@@ -122,16 +122,13 @@ def _made(edges: int, device: torch.device) -> Graph:
     from apgcn.checks import check_whole
     from apgcn.datasets.synthetic import synthetic_graph
     from apgcn.devices import memory_of
-    from apgcn.errors import InvalidInput
     from apgcn.models.apgcn import APGCNSettings
+    from apgcn.training.packs import bytes_per_run, check_fits
 
     check_whole("edges", edges, least=SMALL, most=100_000_000)
-    need = 4 * APGCNSettings().floats_per_run(synthetic_graph(SMALL // 10, edges=SMALL)) * edges // SMALL
-    if need > memory_of(device):
-        raise InvalidInput(
-            f"one run on {edges:,} edges needs about {need / 2**30:.1f} GiB of memory, but {device} has "
-            f"{memory_of(device) / 2**30:.1f} GiB; use fewer edges, or a larger machine."
-        )
+    small = synthetic_graph(SMALL // 10, edges=SMALL)
+    need = bytes_per_run(small, APGCNSettings(), device) * edges // SMALL
+    check_fits(need, memory_of(device), device, what=f"one run on {edges:,} edges", advice="make --edges smaller")
     say(f"making a graph of {edges:,} edges ...")
     return synthetic_graph(edges // 10, edges=edges)
 
@@ -140,7 +137,7 @@ def _measured(graph: Graph, sizes: list[int], *, rounds: int, device: Any, besid
     """A graph's counts, the epochs that fit into memory, and what a run is thought to need."""
     from apgcn.bench.epochs import timed_epochs
     from apgcn.models.apgcn import APGCNSettings
-    from apgcn.training.packs import fitting
+    from apgcn.training.packs import bytes_per_run, fitting
     from apgcn.training.paper import paper_settings
     from apgcn.training.runs import Run, benchmark_runs
     from apgcn.training.settings import TrainingSettings
@@ -170,7 +167,7 @@ def _measured(graph: Graph, sizes: list[int], *, rounds: int, device: Any, besid
         "dataset": graph.name,
         "nodes": graph.num_nodes,
         "directed_edges": graph.num_directed_edges,
-        "estimated_bytes_per_run": 4 * model.floats_per_run(graph),
+        "estimated_bytes_per_run": bytes_per_run(graph, model, device),
         "epochs": [asdict(epoch) for epoch in epochs],
     }
 

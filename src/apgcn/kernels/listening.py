@@ -43,6 +43,11 @@ class Matrices(NamedTuple):
     decay: float = 1.0
     home: float = 0.0
 
+    @property
+    def factor(self) -> float:
+        """What the weights that are left are multiplied with."""
+        return 1.0 if self.coins is None else self.coins.factor
+
 
 class Listening(torch.autograd.Function):
     """Output, steps and remainder from seeds (runs, nodes, channels), Q (runs, channels, 1) and q (runs, 1, 1).

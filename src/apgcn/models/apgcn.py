@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from apgcn.checks import check_number, check_share, check_whole
 from apgcn.datasets.catalogue import AMAZON_GRAPHS
 from apgcn.graph import Graph
-from apgcn.kernels import kernels_everywhere
 from apgcn.layers import TwoLayers
 from apgcn.models.given import AP_GCN, PPNP, TEXT, Given, Kind
 from apgcn.models.memory import heard, stored_features
@@ -91,14 +90,19 @@ class APGCNSettings(ModelSettings):
     def floats_per_run(self, graph: Graph) -> int:
         """About how many numbers one run of a pack keeps in memory while it trains.
 
-        The factors count the copies that dropout, the backward pass and Adam make; written-out loops make fewer.
+        The factors count the copies that dropout, the backward pass and Adam make.
         """
-        copies = 4 if self.in_loops and kernels_everywhere() else 8
         hidden = graph.num_nodes * self.hidden
-        states = (self.max_steps + 1) * graph.num_nodes * graph.num_classes
-        messages = self.max_steps * heard(graph)
         weights = graph.num_features * self.hidden
-        return 8 * stored_features(graph) + 6 * hidden + copies * (states + messages) + 8 * weights
+        return 8 * stored_features(graph) + 6 * hidden + 8 * self._listening(graph) + 8 * weights
+
+    def floats_saved(self, graph: Graph) -> int:
+        """About how many of these are not kept where listening is written out."""
+        return 4 * self._listening(graph) if self.in_loops else 0
+
+    def _listening(self, graph: Graph) -> int:
+        """How many states and messages there are in all steps."""
+        return (self.max_steps + 1) * graph.num_nodes * graph.num_classes + self.max_steps * heard(graph)
 
 
 class APGCN(Network):
@@ -161,3 +165,7 @@ class APGCN(Network):
         """Whether a parameter moves on an epoch: the halting unit does on every 5th only (`halting_every`)."""
         alternates = any(parameter is halting for halting in self.propagation.halting_unit.parameters())
         return not alternates or epoch % self.settings.halting_every == 0
+
+    @property
+    def cycle(self) -> int:
+        return self.settings.halting_every

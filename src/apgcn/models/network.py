@@ -40,6 +40,11 @@ class Network(nn.Module):
         """Whether a parameter moves on an epoch, counted from 1."""
         return True
 
+    @property
+    def cycle(self) -> int:
+        """After how many epochs the same parameters move again."""
+        return 1
+
 
 class ModelSettings:
     """What can be chosen about a model: the base of frozen dataclasses, each of which builds its network.
@@ -70,6 +75,10 @@ class ModelSettings:
     def floats_per_run(self, graph: Graph) -> int:
         """About how many numbers one run of a pack keeps in memory while it trains."""
         raise NotImplementedError(f"{type(self).__name__} must have `floats_per_run`: docs/adding_a_model.md.")
+
+    def floats_saved(self, graph: Graph) -> int:
+        """About how many of these a run does not keep on a device that has loops written out: see `loops`."""
+        return 0
 
     def floats_shared(self, graph: Graph) -> int:
         """About how many more numbers a pack keeps, however many runs it has."""

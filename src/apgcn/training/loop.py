@@ -94,11 +94,10 @@ class Pack:
         self.epochs = 0
         self.now = torch.zeros((), dtype=torch.int64, device=device)  # the same, where the runs are
         self.look_every, self.together = (LOOK_EVERY, TOGETHER) if on_gpu else (1, 0.0)
-        self._kinds: set[tuple[bool, ...]] = set()  # of steps: which parameters learn
         self._forget_records()
 
     def _forget_records(self) -> None:
-        self._memory = SharedMemory(self.device)
+        self._memory, self._rehearsing_since = SharedMemory(self.device), self.epochs
         self._steps: dict[tuple[bool, ...], Repeated[None]] = {}
         self._assessment: Repeated[Evaluation] = Repeated(self._memory)
 
@@ -133,13 +132,15 @@ class Pack:
             parameter.requires_grad_(learns)
         if learning not in self._steps:
             self._steps[learning] = Repeated(self._memory)
-        self._kinds.add(learning)
         self._steps[learning](self._step, record=self._rehearsed)
 
     @property
     def _rehearsed(self) -> bool:
-        """Whether every kind of step was done as it stands: beside a recording that would need memory once more."""
-        return self.epochs > self.look_every and self._steps.keys() >= self._kinds
+        """Whether each kind of step was done as it stands, so that none has to while memory is held by a recording.
+
+        One that comes more seldom than the host looks at the runs is not waited for.
+        """
+        return self.epochs > self._rehearsing_since + min(self.model.cycle, self.look_every)
 
     def _step(self) -> None:
         self.noise.rewind()

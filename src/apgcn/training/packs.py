@@ -12,6 +12,7 @@ from apgcn.checks import as_plain
 from apgcn.devices import memory_of, one_thread, resolve
 from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
+from apgcn.loops import loops_on
 from apgcn.models.network import ModelSettings
 from apgcn.tensors import GraphTensors
 from apgcn.training.loop import Progress, train_pack
@@ -128,16 +129,27 @@ def fitting(graph: Graph, model: ModelSettings, device: torch.device, *, workers
     InvalidInput
         If not even one does.
     """
-    shared, per_run = 4 * model.floats_shared(graph), 4 * model.floats_per_run(graph)
+    shared, per_run = 4 * model.floats_shared(graph), bytes_per_run(graph, model, device)
     memory = memory_of(device) // workers
-    if shared + per_run > memory:
-        share = f" for each of {workers} workers; use fewer, " if workers > 1 else "; "
-        raise InvalidInput(
-            f"one run of {model.title} on {graph.name} needs about {shared + per_run:,} bytes of memory "
-            f"({(shared + per_run) / 2**30:.1f} GiB), but {device} has "
-            f"{memory / 2**30:.1f} GiB{share}{model.to_need_less}, or use a larger machine."
-        )
+    share = f"for each of {workers} workers; use fewer, {model.to_need_less}" if workers > 1 else model.to_need_less
+    what = f"one run of {model.title} on {graph.name}"
+    check_fits(shared + per_run, memory, device, what=what, advice=share)
     return max(1, (int(SHARE * memory) - shared) // per_run)
+
+
+def bytes_per_run(graph: Graph, model: ModelSettings, device: torch.device) -> int:
+    """About how much memory one run of a pack takes while it trains."""
+    saved = model.floats_saved(graph) if loops_on(device) else 0
+    return 4 * (model.floats_per_run(graph) - saved)
+
+
+def check_fits(need: int, memory: int, device: torch.device, *, what: str, advice: str) -> None:
+    """Whether so many bytes are there, in words if not."""
+    if need > memory:
+        raise InvalidInput(
+            f"{what} needs about {need:,} bytes of memory ({need / 2**30:.1f} GiB), but {device} has "
+            f"{memory / 2**30:.1f} GiB; {advice}, or use a larger machine."
+        )
 
 
 def pack_size(graph: Graph, model: ModelSettings, device: torch.device, *, workers: int = 1) -> int:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from apgcn.kernels.cpu.compiling import arrays_of, compiled
-from apgcn.kernels.mixing import GAMMA, MULTIPLIERS, SHIFTS
+from apgcn.noise import GAMMA, MULTIPLIERS, SHIFTS
 
 STEP = np.uint64(GAMMA)
 FIRST, SECOND = (np.uint64(one) for one in MULTIPLIERS)

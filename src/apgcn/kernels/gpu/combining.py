@@ -18,7 +18,7 @@ def combine(
     budget: float,
     found: tuple[Tensor, Tensor, Tensor],
 ) -> None:
-    """Fill the output (runs, nodes, channels), the steps and the remainder (runs, nodes)."""
+    """Fill the output (runs, nodes, channels), the steps and the remainder (runs, nodes), whoever is asked for."""
     runs, _, count, width = z.shape
     _combine[triton.cdiv(count, max(1, BLOCK // width)), runs](
         z, h, h if updates is None else updates, budget, *found, count, found[0].shape[-1], h.shape[1],

@@ -53,11 +53,6 @@ class Edges(NamedTuple):
     def scale_per_run(self) -> int:
         return 0 if len(self.scale) == 1 else self.scale.stride(0)
 
-    @staticmethod
-    def factor(matrices: Matrices) -> float:
-        """What the weights that are left are multiplied with."""
-        return 1.0 if matrices.coins is None else matrices.coins.factor
-
 
 def edges_of(matrices: Matrices, steps: int) -> Edges:
     """What the coins leave, and the scales where the matrices are to be normalised again."""
@@ -80,7 +75,7 @@ def edges_of(matrices: Matrices, steps: int) -> Edges:
     for k in range(0, tosses, BITS):
         _scales[rows.heavy + triton.cdiv(pattern.shape[0] - rows.heavy, ROWS), runs](
             rows.pointers, rows.schedule, rows.heavy, weights, *edges.words_at(k)[:2], scale[:, k:],
-            pattern.shape[0], tosses, min(tosses - k, BITS), edges.factor(matrices),
+            pattern.shape[0], tosses, min(tosses - k, BITS), matrices.factor,
             DROPS=words is not None, ROWS=ROWS, STEPS=at_once, num_warps=2,
         )  # fmt: skip
     return edges

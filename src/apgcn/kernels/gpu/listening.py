@@ -86,8 +86,8 @@ def _step(
     _listen[min(shares.programs, max(FEWEST, PROGRAMS // runs)), runs](
         csr.pointers, csr.columns, csr.schedule, shares.heavy, shares.programs, matrices.weights,
         words, words_per_run, bit, edges.scale_at(k), edges.scale_at(following), edges.scale_per_run,
-        *said, z[:, 0], z[:, k if turned else k + 1], states, waiting[:, k], *given, budget,
-        nodes, matrices.decay * edges.factor(matrices), matrices.home,
+        *said, z[:, 0], z[:, k if turned else k + 1], states, waiting[:, k], waiting.stride(0), *given, budget,
+        nodes, matrices.decay * matrices.factor, matrices.home,
         TURNED=turned, DROPS=edges.words is not None, WIDTH=width, num_warps=1, **shares.sizes,
     )  # fmt: skip
     said.reverse()
@@ -107,12 +107,12 @@ def _edges_at(entry, last, columns, weights, words, bit, DROPS: tl.constexpr):
 @triton.jit(do_not_specialize=["heavy", "shares", "bit"])
 def _listen(
     pointers, columns, schedule, heavy, shares, weights, words, words_per_run, bit, scale, next_scale, scale_per_run,
-    said, next_said, start, state, states, waiting, unit, bias, h, filled, budget, nodes, decay, home,
+    said, next_said, start, state, states, waiting, waiting_per_run, unit, bias, h, filled, budget, nodes, decay, home,
     TURNED: tl.constexpr, DROPS: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(1)
-    waiting += run * states
+    waiting += run * waiting_per_run
     nobody = tl.load(waiting) == 0
     if nobody:
         further = tl.load(waiting - 1) if TURNED else 0  # whether a gradient comes back in the next step

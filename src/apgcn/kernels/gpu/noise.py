@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from apgcn.kernels.mixing import GAMMA, MULTIPLIERS, SHIFTS
+from apgcn.noise import GAMMA, MULTIPLIERS, SHIFTS
 
 BLOCK = 1024  # words that a program reads
 
