@@ -79,10 +79,12 @@ def test_a_mistyped_benchmark_is_told_in_words(arguments, part, monkeypatch, cap
 def test_what_does_not_fit_is_refused_before_it_is_made(monkeypatch, capsys):
     made = []
     monkeypatch.setattr("apgcn.devices.memory_of", lambda device: 2**30)
-    monkeypatch.setattr(
-        "apgcn.datasets.synthetic.synthetic_graph",
-        lambda *given, **sizes: made.append(sizes) or synthetic_graph(*given, **sizes),
-    )
+
+    def noted(nodes, **sizes):
+        made.append(sizes)
+        return synthetic_graph(nodes, **sizes)
+
+    monkeypatch.setattr("apgcn.datasets.synthetic.synthetic_graph", noted)
     monkeypatch.setattr(sys, "argv", ["apgcn", "bench", "--edges", "50000000"])
     with pytest.raises(SystemExit) as ended:
         main()
