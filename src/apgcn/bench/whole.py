@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import resource
 import time
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 
 import numpy as np
 import torch
 
 from apgcn.devices import resolve
+from apgcn.experiments.executors import Executor, InProcess, Processes, Report
 from apgcn.experiments.graphs import cleaned
 from apgcn.training.packs import evenly, train
 from apgcn.training.paper import paper_settings
@@ -42,11 +41,9 @@ def timed_trainings(dataset: str, runs: int, *, device: str, workers: int) -> Wh
     parts = evenly(range(runs), most=-(-runs // workers))
     cleaned(dataset)
     started = time.perf_counter()
-    if workers == 1:
-        found = [_trained(dataset, numbers, device) for numbers in parts]
-    else:
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            found = list(pool.map(_trained, [dataset] * len(parts), parts, [device] * len(parts)))
+    executor: Executor = InProcess() if workers == 1 else Processes(workers)
+    items = [(dataset, numbers, device) for numbers in parts]
+    found = [outcome for _, outcome in executor.run(_trained, items, lambda item, share: None)]
     seconds = time.perf_counter() - started
     epochs = np.concatenate([one[0] for one in found])
     accuracies = np.concatenate([one[1] for one in found])
@@ -62,8 +59,9 @@ def timed_trainings(dataset: str, runs: int, *, device: str, workers: int) -> Wh
     )
 
 
-def _trained(dataset: str, numbers: list[int], device: str) -> tuple[np.ndarray, np.ndarray, int]:
+def _trained(part: tuple[str, list[int], str], report: Report) -> tuple[np.ndarray, np.ndarray, int]:
     """Epochs and accuracies of some of the runs, and the most memory that was taken."""
+    dataset, numbers, device = part
     graph = cleaned(dataset)
     runs = benchmark_runs(graph, numbers[-1] + 1)
     on_gpu = resolve(device).type == "cuda"

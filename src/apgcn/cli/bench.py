@@ -26,7 +26,10 @@ SMALL = 10_000  # edges of the smallest made graph
 def bench(
     datasets: Annotated[
         str | None,
-        typer.Argument(help="Names from `apgcn datasets`, or all for the paper's six; default: cora_ml, or cora."),
+        typer.Argument(
+            help="Names from `apgcn datasets` with commas between, or all for the paper's six; default: cora_ml, or "
+            "cora where its file is not here."
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     packs: Annotated[
@@ -36,7 +39,7 @@ def bench(
     train: Annotated[int, typer.Option(help="Also train so many runs of each graph to their end.")] = 0,
     workers: Annotated[int, typer.Option(help="Processes that share these runs on a processor.")] = 2,
     edges: Annotated[
-        int | None, typer.Option(help="Measure a made graph of so many undirected edges instead of a benchmark.")
+        int | None, typer.Option(help="Measure a made graph of so many undirected edges, 10000 to 100000000, instead.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
@@ -79,9 +82,10 @@ def bench(
         whole = timed_trainings(name, train, device=device, workers=workers)
         say(f"... {whole.seconds:.1f} s")
         found["trainings"].append(asdict(whole))
+    say("measuring how long it takes to start ...")
     found["start"] = timed_start()._asdict()
     found |= {f"speedup_over_{peer}": _speedup(found["graphs"][0], peer) for peer in ("pyg_apgcn", "pyg_appnp")}
-    found["targets"] = standing(_against_targets(found, cora_ml=names[:1] == ["cora_ml"]))
+    found["targets"] = [] if edges else standing(_against_targets(found, cora_ml=names[:1] == ["cora_ml"]))
     if as_json:
         print(json.dumps(found))
     else:
@@ -98,7 +102,10 @@ def _names(given: str | None) -> list[str]:
         return ["cora_ml", *(name for name in CATALOGUE if name not in ("cora", "cora_ml"))]
     if given:
         return [describe(name.strip()).name for name in given.split(",")]
-    return ["cora_ml" if find(CATALOGUE["cora_ml"]) else "cora"]
+    if find(CATALOGUE["cora_ml"]):
+        return ["cora_ml"]
+    say("the file of cora_ml is not here, so the embedded cora is measured instead.")
+    return ["cora"]
 
 
 def _whole_numbers(text: str) -> list[int]:
@@ -152,7 +159,11 @@ def _measured(graph: Graph, sizes: list[int], *, rounds: int, device: Any, besid
     most = fitting(graph, model, device)
     left_out = [size for size in sizes if size > most]
     if left_out:
-        say(f"packs of {left_out} runs are left out: {most} fit into memory.")
+        kept = max((size for size in sizes if size <= most), default=1)
+        say(
+            f"of runs in a pack, {', '.join(map(str, left_out))} are left out, because {most} fit into memory; "
+            f"the largest is {kept}."
+        )
     epochs = timed_epochs(
         graph,
         runs,

@@ -37,8 +37,12 @@ def show_measured(found: Mapping[str, Any]) -> None:
             f"{one['memory'] / 1e9:.2f} GB"
         )
     if found["speedup_over_pyg_apgcn"] is None and any(graph["dataset"] != "synthetic" for graph in found["graphs"]):
-        console.print('the comparison needs PyTorch Geometric: pip install "apgcn[pyg]"')
-    bars = Table("what", "here", "must", "aim", "")
+        console.print(escape('the comparison needs PyTorch Geometric: pip install "apgcn[pyg]"'))
+    if found["device"] == "cpu" and "numba" not in found["versions"]:
+        console.print(escape('numba, which makes this faster, is not installed: pip install "apgcn[fast]"'))
+    if not found["targets"]:
+        return
+    bars = Table("what we set out for", "here", "must", "aim", "verdict")
     for line in found["targets"]:
         values = [line["measured"], line["must"], line["aim"]]
         cells = ["" if value is None else f"{value:.3g} {line['unit']}" for value in values]
