@@ -1,4 +1,4 @@
-"""How are the benchmark graphs stored? As the arrays of CSR matrices in one NumPy archive.
+"""How are the benchmark graphs stored, and ours? As the arrays of CSR matrices in one NumPy archive.
 
 Two spellings are in use: `adj_data, adj_indices, ...` (gnn-benchmark) and `adj_matrix.data, ...` (PPNP). Some archives
 also hold pickled members; those are never opened.
@@ -13,6 +13,7 @@ from scipy import sparse
 
 from apgcn.errors import BrokenFile, InvalidInput, MissingFile
 from apgcn.graph import Graph
+from apgcn.io.whole import write_whole
 
 
 def read_npz(path: Path, *, name: str | None = None) -> Graph:
@@ -44,7 +45,23 @@ def read_npz(path: Path, *, name: str | None = None) -> Graph:
         raise BrokenFile(f"{path} is not a graph archive ({type(error).__name__}: {error}).") from error
 
 
-def _matrix(archive, prefix: str) -> sparse.csr_matrix:
+def write_npz(path: Path, graph: Graph) -> None:
+    """Write a graph, so that `read_npz` reads the same; whole or not at all."""
+    members: dict[str, np.ndarray] = {"labels": graph.labels, "class_names": np.array(graph.class_names, dtype=np.str_)}
+    if graph.node_names is not None:
+        members["node_names"] = np.array(graph.node_names, dtype=np.str_)
+    for prefix, matrix in (("adj", graph.adjacency), ("attr", graph.features)):
+        if isinstance(matrix, np.ndarray):
+            members[f"{prefix}_dense"] = matrix
+        else:
+            arrays = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": matrix.shape}
+            members |= {f"{prefix}_{part}": np.asarray(array) for part, array in arrays.items()}
+    write_whole(Path(path), lambda file: np.savez_compressed(file, allow_pickle=False, **members))
+
+
+def _matrix(archive, prefix: str) -> sparse.csr_matrix | np.ndarray:
+    if f"{prefix}_dense" in archive.files:
+        return archive[f"{prefix}_dense"]
     for stem in (f"{prefix}_matrix.", f"{prefix}_"):
         if f"{stem}data" in archive.files:
             data, indices, pointers = (archive[f"{stem}{part}"] for part in ("data", "indices", "indptr"))

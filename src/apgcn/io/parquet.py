@@ -1,0 +1,94 @@
+"""How are Parquet files read and written? By pyarrow, column by column."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from apgcn.errors import InvalidInput, MissingFile, MissingPackage
+from apgcn.io.tables import Table
+from apgcn.io.whole import write_whole
+
+
+def read_parquet(path: Path) -> Table:
+    """Read a table.
+
+    Raises
+    ------
+    MissingFile
+        If there is no such file.
+    MissingPackage
+        If pyarrow is not installed.
+    InvalidInput
+        If it is a folder or no Parquet file, or a column holds neither text nor numbers.
+    """
+    arrow, parquet = _pyarrow()
+    path = Path(path)
+    if not path.exists():
+        raise MissingFile(f"{path} must be a table, but there is no such file.")
+    if path.is_dir():
+        raise InvalidInput(f"{path} must be a table, but it is a folder; name a file in it.")
+    try:
+        with path.open("rb") as file:
+            table = parquet.read_table(file)
+        table.validate(full=True)
+    except (arrow.ArrowException, OSError, ValueError) as error:
+        raise InvalidInput(f"{path} must be a Parquet file, but cannot be read as one ({_short(error)}).") from error
+    names = tuple(str(name) for name in table.column_names)
+    if len(set(names)) < len(names) or "" in names:
+        raise InvalidInput(f"{path} must name every column, and every one differently.")
+    if not names:
+        raise InvalidInput(f"{path} must have columns, but it is empty.")
+    return Table(source=str(path), columns=names, cells=[_cells(path, name, table) for name in names])
+
+
+def write_parquet(path: Path, table: Table) -> None:
+    """Write a table, whole or not at all; an empty cell becomes a null."""
+    arrow, parquet = _pyarrow()
+    columns = {
+        name: arrow.array(cells, from_pandas=True)
+        if isinstance(cells, np.ndarray)
+        else [cell or None for cell in cells]
+        for name, cells in zip(table.columns, table.cells, strict=True)
+    }
+    write_whole(Path(path), lambda file: parquet.write_table(arrow.table(columns), file))
+
+
+def _cells(path: Path, name: str, table) -> list[str] | np.ndarray:
+    arrow, _ = _pyarrow()
+    column = table.column(name)
+    kind = column.type
+    if arrow.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+        kind = column.type
+    if arrow.types.is_floating(kind):
+        values = column.to_numpy(zero_copy_only=False).astype(np.float64)
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        strange = np.flatnonzero(np.isnan(values) & ~missing)
+        if len(strange):
+            raise InvalidInput(
+                f"{path}, row {strange[0] + 1}, column {name!r} must be a finite number, got NaN; "
+                "write a null if the value is missing."
+            )
+        return values
+    if arrow.types.is_integer(kind) or arrow.types.is_boolean(kind):
+        if not column.null_count:
+            return column.to_numpy(zero_copy_only=False).astype(np.int64 if kind != arrow.uint64() else np.float64)
+        return ["" if value is None else str(int(value)) for value in column.to_pylist()]
+    if arrow.types.is_string(kind) or arrow.types.is_large_string(kind):
+        return ["" if value is None else value for value in column.to_pylist()]
+    raise InvalidInput(f"{path}: column {name!r} must hold text or numbers, got {kind}.")
+
+
+def _pyarrow():
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingPackage('Parquet files need pyarrow: pip install "apgcn[tables]"') from None
+    return pyarrow, pyarrow.parquet
+
+
+def _short(error: Exception) -> str:
+    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__

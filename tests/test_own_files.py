@@ -1,0 +1,222 @@
+"""Tables and graphs of other libraries become our graphs, and come back the same."""
+
+from dataclasses import replace
+
+import networkx
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from apgcn.errors import ApgcnError, InvalidInput
+from apgcn.graph import Graph
+from apgcn.io.assembling import Reading, assemble
+from apgcn.io.csv_files import delimiter_of, read_csv, write_csv
+from apgcn.io.encoding import Encoding, find_encoding
+from apgcn.io.extending import extend
+from apgcn.io.graphml import read_graphml, write_graphml
+from apgcn.io.networkx_graphs import from_networkx, to_networkx
+from apgcn.io.npz import read_npz, write_npz
+from apgcn.io.own import read_table
+from apgcn.io.parquet import read_parquet, write_parquet
+from apgcn.io.pyg import from_pyg, to_pyg
+from apgcn.io.tables import Table
+
+EDGES = Table("edges", ("source", "target", "weight"), [["a", "b", "c"], ["b", "c", "d"], ["1", "0.5", "2"]])
+NODES = Table(
+    "nodes",
+    ("id", "kind", "size", "text"),
+    [["a", "b", "c", "d"], ["x", "y", "", "x"], ["1", "2", "", "7"], ["red fox", "Red dog!", "", "fox fox"]],
+)
+READING = Reading(label="kind", words=("text",), ignore=())
+
+
+def dense(features):
+    return features if isinstance(features, np.ndarray) else features.toarray()
+
+
+def same(graph, other):
+    assert (graph.adjacency != other.adjacency).nnz == 0
+    np.testing.assert_array_equal(dense(graph.features), dense(other.features))
+    np.testing.assert_array_equal(graph.labels, other.labels)
+    assert graph.class_names == other.class_names
+
+
+@pytest.fixture
+def own():
+    nodes = Table("nodes", NODES.columns, [["a", "b", "c", "d"], ["x", "y", "y", "x"], *NODES.cells[2:]])
+    return assemble(EDGES, nodes, READING, name="own").graph
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter"),
+    [
+        ("a,b\n1,2\n", ","),
+        ("a\tb\n1\t2,5\n", "\t"),
+        ("a;b\n1,5;2,5\n", ";"),
+        ("a|b\n1|2\n", "|"),
+        ('a,b\n"1;2;3;4",2\n', ","),
+        ("only\none\n", ","),
+        ("", ","),
+    ],
+)
+def test_what_stands_between_cells_is_found(text, delimiter):
+    assert delimiter_of(text) == delimiter
+
+
+def test_cells_are_kept_as_they_are(tmp_path):
+    rows = [["007", "a,b"], ["x y", 'say "so"'], ["ü", "two\nlines"], ["1e3", "=1+1"]]
+    write_csv(tmp_path / "table.csv", ["id", "text"], rows)
+    table = read_csv(tmp_path / "table.csv")
+    assert [list(row) for row in zip(*table.cells, strict=True)] == rows
+    assert list(table.lines) == [2, 3, 4, 6]
+    (tmp_path / "bom.csv").write_bytes(b"\xef\xbb\xbfid\r\n1\r\n\r\n2\r\n")
+    assert read_csv(tmp_path / "bom.csv").columns == ("id",)
+    assert list(read_csv(tmp_path / "bom.csv").lines) == [2, 4]
+
+
+def test_edges_weights_words_and_labels(own):
+    expected = np.zeros((4, 4))
+    for first, second, weight in ((0, 1, 1), (1, 2, 0.5), (2, 3, 2)):
+        expected[first, second] = expected[second, first] = weight
+    np.testing.assert_array_equal(own.adjacency.toarray(), expected)
+    assert own.class_names == ("x", "y")
+    assert own.labels.tolist() == [0, 1, 1, 0]
+    assert own.node_names == ("a", "b", "c", "d")
+    np.testing.assert_array_equal(dense(own.features)[:, 1:], [[1, 1], [0, 1], [0, 0], [2, 0]])  # fox, red
+
+
+def test_direction_stays_where_it_is_wanted():
+    graph = assemble(EDGES, NODES, Reading(words=("text",), directed=True), name="own").graph
+    assert graph.adjacency.toarray()[0, 1] == 1
+    assert graph.adjacency.toarray()[1, 0] == 0
+    assert graph.labels.tolist() == [-1] * 4
+
+
+def test_counts_that_are_mostly_zero_are_scaled_as_in_the_benchmark():
+    nodes = Table(
+        "nodes", ("id", "w1", "w2", "w3"), [["a", "b", "c"], ["1", "0", "0"], ["1", "0", "0"], ["0", "0", "2"]]
+    )
+    encoding, _ = find_encoding(nodes, ["w1", "w2", "w3"])
+    features, _ = encoding.encode(nodes)
+    np.testing.assert_allclose(dense(features), [[0.5, 0.5, 0], [0, 0, 0], [0, 0, 1]])
+
+
+def test_an_encoding_survives_json_and_another_table():
+    encoding, _ = find_encoding(NODES, ["size", "text", "kind"], words=["text"], one_hot=["kind"])
+    again = Encoding.from_json(encoding.as_json())
+    assert again == encoding
+    other = Table("other", ("text", "kind", "size"), [["fox news"], ["z"], ["3"]])
+    features, notes = again.encode(other)
+    assert dense(features).shape == (1, 5)
+    assert "1 values were not met in training and count as missing in 'kind'" in notes[0]
+    with pytest.raises(InvalidInput, match="must have the columns that the model was trained on, but lacks 'size'"):
+        again.encode(Table("other", ("text", "kind"), [["fox"], ["x"]]))
+    with pytest.raises(InvalidInput, match="other, row 1, column 'size' must be a number, got 'big'"):
+        again.encode(Table("other", ("text", "kind", "size"), [["fox"], ["x"], ["big"]]))
+
+
+def test_a_graph_extended_is_the_graph_built_at_once():
+    encoding, _ = find_encoding(NODES, ["size", "text"], words=["text"])
+    rows = [list(row) for row in zip(*NODES.cells, strict=True)] + [["e", "y", "5", "red"], ["f", "", "", ""]]
+    links = [list(row) for row in zip(*EDGES.cells, strict=True)] + [["e", "a", "3"], ["f", "e", "1"], ["b", "a", "4"]]
+
+    def table(name, columns, some):
+        return Table(name, columns, [list(column) for column in zip(*some, strict=True)])
+
+    def made(edges, nodes):
+        return table("edges", EDGES.columns, edges), table("nodes", NODES.columns, nodes)
+
+    names = ("x", "y")
+    whole = assemble(*made(links, rows), READING, name="own", encoding=encoding, class_names=names).graph
+    start = assemble(*made(links[:3], rows[:4]), READING, name="own", encoding=encoding, class_names=names).graph
+    grown = extend(start, *made(links[3:], rows[4:]), READING, encoding).graph
+    same(grown, whole)
+    assert grown.node_names == whole.node_names
+    with pytest.raises(InvalidInput, match="'a' is one of the model's graph already"):
+        extend(start, *made(links[3:], rows[:1]), READING, encoding)
+
+
+def test_parquet_says_what_csv_says(tmp_path):
+    sizes, weights = np.array([1, 2, np.nan, 7]), np.array([1, 0.5, 2])
+    typed = {
+        "nodes": Table("", NODES.columns, [*NODES.cells[:2], sizes, NODES.cells[3]]),
+        "edges": Table("", EDGES.columns, [*EDGES.cells[:2], weights]),
+    }
+    for name, table in (("nodes", NODES), ("edges", EDGES)):
+        write_parquet(tmp_path / f"{name}.parquet", typed[name])
+        write_csv(tmp_path / f"{name}.csv", table.columns, zip(*table.cells, strict=True))
+    graphs = []
+    for kind in ("csv", "parquet"):
+        tables = [read_table(tmp_path / f"{name}.{kind}") for name in ("edges", "nodes")]
+        graphs.append(assemble(*tables, Reading(words=("text",)), name="own").graph)
+    same(*graphs)
+
+
+def test_parquet_of_whole_numbers_gives_ids_as_they_are(tmp_path):
+    write_parquet(tmp_path / "t.parquet", Table("", ("id", "big"), [np.array([10, 7]), np.array([True, False])]))
+    table = read_parquet(tmp_path / "t.parquet")
+    assert table.texts(0) == ["10", "7"]
+    assert table.numbers(1).tolist() == [1, 0]
+    (tmp_path / "no.parquet").write_bytes(b"PAR1 is all")
+    with pytest.raises(InvalidInput, match="must be a Parquet file, but cannot be read as one"):
+        read_parquet(tmp_path / "no.parquet")
+
+
+def test_our_archive_keeps_everything(tmp_path, own):
+    for graph in (own, Graph(own.adjacency, features=dense(own.features), labels=own.labels, class_names=("x", "y"))):
+        write_npz(tmp_path / "graph.npz", graph)
+        again = read_npz(tmp_path / "graph.npz")
+        same(again, graph)
+        assert again.node_names == graph.node_names
+        assert isinstance(again.features, np.ndarray) == isinstance(graph.features, np.ndarray)
+
+
+def test_networkx_and_graphml_there_and_back(tmp_path, own):
+    x = np.array([[5.0, -1], [2, 3], [0.25, 9], [4, 4]])
+    given = replace(own, features=x)
+    write_graphml(tmp_path / "own.graphml", given)
+    reading = Reading(label="label")
+    for read in (from_networkx(to_networkx(given), reading), read_graphml(tmp_path / "own.graphml", reading)):
+        graph = read.graph
+        assert (graph.adjacency != given.adjacency).nnz == 0
+        assert graph.node_names == given.node_names
+        assert graph.labels.tolist() == given.labels.tolist()
+        np.testing.assert_allclose(graph.features, (x - x.mean(axis=0)) / x.std(axis=0), atol=1e-6)
+
+
+def test_a_directed_graph_of_networkx_stays_directed():
+    graph = networkx.DiGraph([("a", "b")])
+    for node in graph:
+        graph.nodes[node]["size"] = 1
+    assert from_networkx(graph).graph.adjacency.toarray().tolist() == [[0, 1], [0, 0]]
+    graph.nodes["a"]["size"] = [1, 2]
+    with pytest.raises(InvalidInput, match="attribute 'size' must hold text or numbers, got list"):
+        from_networkx(graph)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"<graphml><graph>", "line 1 must be XML"),
+        (b"<html></html>", "must be a GraphML file, but cannot be read as one"),
+        (b'<!DOCTYPE x [<!ENTITY a "b">]><graphml/>', "must not define entities of its own"),
+    ],
+)
+def test_a_broken_graphml_is_told_in_words(tmp_path, content, sentence):
+    (tmp_path / "x.graphml").write_bytes(content)
+    with pytest.raises(ApgcnError, match=sentence):
+        read_graphml(tmp_path / "x.graphml")
+
+
+def test_pytorch_geometric_there_and_back(own):
+    data = to_pyg(own)
+    again = from_pyg(data, name="own")
+    same(again, own)
+    data.x = data.x.to_sparse()
+    assert sparse.issparse(from_pyg(data).features)
+    del data.edge_weight, data.y
+    assert from_pyg(data).labels.tolist() == [-1] * 4
+    data.edge_index = torch.tensor([[0], [9]])
+    with pytest.raises(InvalidInput, match="edge_index must hold nodes from 0 to 3"):
+        from_pyg(data)
