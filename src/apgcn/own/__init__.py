@@ -1,0 +1,1 @@
+"""One's own graph: from tables to a trained model on disk."""

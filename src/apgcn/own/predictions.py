@@ -1,0 +1,37 @@
+"""What is written about every node? Its id as it was given, its class, how certain that is, and its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from apgcn.graph import Graph
+from apgcn.io.csv_files import write_csv
+from apgcn.io.own import PARQUET
+from apgcn.io.parquet import write_parquet
+from apgcn.io.tables import Table
+from apgcn.own.fitted import Predicted
+
+
+def write_predictions(
+    path: Path, graph: Graph, said: Predicted, class_names: Sequence[str], *, probabilities: bool = False
+) -> None:
+    """Write a table: id, prediction, probability, steps, and with `probabilities` one column more for each class."""
+    columns: dict[str, Sequence[str] | np.ndarray] = {
+        "id": list(graph.node_names or map(str, range(graph.num_nodes))),
+        "prediction": [class_names[one] for one in said.classes],
+        "probability": said.certainty.astype(np.float64).round(6),
+        "steps": said.steps.round(6),
+    }
+    if probabilities:
+        for number, name in enumerate(class_names):
+            columns[f"probability of {name}"] = said.probabilities[:, number].astype(np.float64).round(6)
+    if Path(path).suffix.lower() in PARQUET:
+        write_parquet(path, Table(source=str(path), columns=tuple(columns), cells=list(columns.values())))
+        return
+    texts = [
+        [f"{value:g}" for value in column] if isinstance(column, np.ndarray) else column for column in columns.values()
+    ]
+    write_csv(path, list(columns), zip(*texts, strict=True))

@@ -1,0 +1,192 @@
+"""What is a trained model on disk? A folder that can be moved, loaded on another device, and that nobody altered.
+
+    model.json            settings, features, classes, version, and the checksums of the others and of itself
+    weights.safetensors   the initialisations, run axis first
+    graph.npz             the graph it was trained on
+
+Nothing in it is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from apgcn import __version__
+from apgcn.errors import ApgcnError, BrokenFile, InvalidInput, MissingFile
+from apgcn.graph import Graph
+from apgcn.io.assembling import Reading
+from apgcn.io.encoding import Encoding
+from apgcn.io.folders import new_folder
+from apgcn.io.npz import read_npz, write_npz
+from apgcn.models.catalogue import settings_of
+from apgcn.own.fitted import Fitted
+from apgcn.splits import Split
+from apgcn.training.settings import TrainingSettings
+
+FORMAT = 1
+PAGE, WEIGHTS, GRAPH = "model.json", "weights.safetensors", "graph.npz"
+
+
+@dataclass(frozen=True, eq=False)
+class SavedModel:
+    """A trained model, the graph it was trained on, and how its features are made of a table.
+
+    `encoding` and `reading` are None where features came as an array.
+    """
+
+    fitted: Fitted
+    graph: Graph
+    encoding: Encoding | None = None
+    reading: Reading | None = None
+
+
+def save_model(folder: Path, saved: SavedModel) -> None:
+    """Write a new folder, whole or not at all."""
+    with new_folder(Path(folder)) as partial:
+        fill(partial, saved)
+
+
+def fill(folder: Path, saved: SavedModel) -> None:
+    """Write into an existing folder."""
+    from safetensors.torch import save as as_bytes
+
+    fitted = saved.fitted
+    (folder / WEIGHTS).write_bytes(as_bytes({name: weight.contiguous() for name, weight in fitted.weights.items()}))
+    write_npz(folder / GRAPH, saved.graph)
+    content = {
+        "format": FORMAT,
+        "apgcn": __version__,
+        "model": fitted.model.name,
+        "settings": vars(fitted.model),
+        "training": vars(fitted.training),
+        "classes": list(fitted.class_names),
+        "features": fitted.features,
+        "temperature": fitted.temperature,
+        "encoding": saved.encoding.as_json() if saved.encoding else None,
+        "reading": asdict(saved.reading) if saved.reading else None,
+        "graph": {"name": saved.graph.name, "fingerprint": fingerprint(saved.graph)},
+        "split": {"seed": fitted.split.seed} | {name: getattr(fitted.split, name).tolist() for name in SETS},
+        "notes": fitted.notes,
+        "checksums": {name: _checksum((folder / name).read_bytes()) for name in (WEIGHTS, GRAPH)},
+    }
+    content["checksum"] = _checksum_of(content)
+    (folder / PAGE).write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+SETS = ("train", "stopping", "test")
+
+
+def load_model(folder: Path) -> SavedModel:
+    """Read a folder that `save_model` wrote.
+
+    Raises
+    ------
+    MissingFile
+        If there is none, or a file of it is missing.
+    BrokenFile
+        If a file was altered or cut off, or was written by a version that this one does not know.
+    """
+    folder = Path(folder)
+    content = _page(folder)
+    for name, checksum in content["checksums"].items():
+        if _checksum(_bytes(folder / name)) != checksum:
+            raise BrokenFile(f"{folder / name} must be as it was saved, but it was altered or cut off; train again.")
+    try:
+        return _loaded(folder, content)
+    except ApgcnError as error:
+        raise BrokenFile(f"{folder} cannot be loaded by apgcn {__version__}: {error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BrokenFile(f"{folder} is no model that apgcn {__version__} knows ({error!r}).") from error
+
+
+def fingerprint(graph: Graph) -> str:
+    """The same for two graphs with the same nodes, edges, features and labels."""
+    digest = hashlib.sha256()
+    features = graph.features
+    parts = (features,) if isinstance(features, np.ndarray) else (features.data, features.indices, features.indptr)
+    for array in (graph.adjacency.data, graph.adjacency.indices, graph.adjacency.indptr, *parts, graph.labels):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    digest.update(json.dumps([graph.class_names, graph.node_names, list(features.shape)]).encode())
+    return digest.hexdigest()
+
+
+def _page(folder: Path) -> dict[str, Any]:
+    """What model.json says, if it says what it said when it was written."""
+    if not (folder / PAGE).is_file():
+        raise MissingFile(f"{folder} must be the folder of a trained model, but there is no {PAGE} in it.")
+    try:
+        content = json.loads(_bytes(folder / PAGE))
+        told = content.pop("checksum")
+        version, known = content["apgcn"], content["format"]
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise BrokenFile(f"{folder / PAGE} must describe a trained model, but cannot be read ({error!r}).") from error
+    if known != FORMAT:
+        raise BrokenFile(
+            f"{folder} was saved by apgcn {version} in a form that {__version__} does not know; use that version."
+        )
+    if _checksum_of(content) != told:
+        raise BrokenFile(f"{folder / PAGE} must be as it was saved, but it was altered; train again.")
+    return content
+
+
+def _loaded(folder: Path, content: Mapping[str, Any]) -> SavedModel:
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        weights = load(_bytes(folder / WEIGHTS))
+    except SafetensorError as error:
+        raise BrokenFile(f"{folder / WEIGHTS} is not a file of weights ({error}).") from error
+    graph = read_npz(folder / GRAPH, name=content["graph"]["name"])
+    if fingerprint(graph) != content["graph"]["fingerprint"]:
+        raise BrokenFile(f"{folder / GRAPH} is not the graph that the model was trained on.")
+    sets = {name: np.array(content["split"][name], dtype=np.int64) for name in SETS}
+    fitted = Fitted(
+        model=_settings(settings_of(content["model"]), content["settings"]),
+        training=_settings(TrainingSettings, content["training"]),
+        weights=weights,
+        class_names=tuple(content["classes"]),
+        features=content["features"],
+        temperature=content["temperature"],
+        split=Split(seed=content["split"]["seed"], **sets),
+        notes=content["notes"],
+    )
+    encoding, reading = content["encoding"], content["reading"]
+    return SavedModel(
+        fitted=fitted,
+        graph=graph,
+        encoding=Encoding.from_json(encoding) if encoding else None,
+        reading=Reading(**reading) if reading else None,
+    )
+
+
+def _settings(kind: Any, given: Mapping[str, Any]) -> Any:
+    unknown = set(given) - {one.name for one in fields(kind)}
+    if unknown:
+        raise InvalidInput(f"settings {', '.join(sorted(unknown))} are not known to this version.")
+    return kind(**given)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise MissingFile(
+            f"{path} must be a file of a trained model, but cannot be read ({error.strerror})."
+        ) from error
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _checksum_of(content: Mapping[str, Any]) -> str:
+    """Of what is said, whatever the spaces between."""
+    return _checksum(json.dumps(content, sort_keys=True).encode())
