@@ -1,0 +1,97 @@
+"""How far does every node listen, as a layer of one's own model?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from apgcn import halting
+from apgcn.checks import check_share, check_whole
+from apgcn.nn.normalized import NormalizedPropagation
+
+
+class AdaptivePropagation(nn.Module):
+    r"""The adaptive propagation of "Adaptive Propagation Graph Convolutional Network" (Spinelli et al., 2020).
+
+        z^k    = operator(z^(k-1)),  z^0 = x
+        h_i^k  = sigmoid(Q z_i^k + q)
+        K_i    = the first k with h_i^1 + ... + h_i^k >= 1 - epsilon, at most max_steps
+        output = 1/K_i * sum over k <= K_i of p_i^k z_i^k + (1 - p_i^k) z_i^(k-1)
+
+    Parameters
+    ----------
+    channels : int
+        Size of each node's features, which the operator must keep.
+    max_steps : int
+        How often a node may listen at most.
+    epsilon : float
+        A node stops when its probabilities sum to 1 - epsilon.
+    dropout : float
+        Of edges, fresh at every step, by the default operator.
+    operator : callable, optional
+        One step: `operator(x, edge_index, edge_weight)`, such as a convolution of PyTorch Geometric from `channels` to
+        `channels`. Without it the step is D^-1/2 (A + I) D^-1/2.
+
+    Shapes
+    ------
+    x : (..., nodes, channels)
+    edge_index : (2, edges), or a `torch.sparse` matrix
+    edge_weight : (edges,), optional
+    output : (..., nodes, channels); with `return_steps=True` also steps and remainder (..., nodes), whose sum's mean is
+        what the paper's penalty multiplies.
+
+    Examples
+    --------
+    >>> layer = AdaptivePropagation(16)
+    >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    >>> out, steps, remainder = layer(torch.randn(3, 16), edge_index, return_steps=True)
+    >>> out.shape, steps.shape
+    (torch.Size([3, 16]), torch.Size([3]))
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        max_steps: int = 10,
+        epsilon: float = 0.01,
+        dropout: float = 0.0,
+        operator: Callable[..., Tensor] | None = None,
+    ):
+        super().__init__()
+        check_whole("channels", channels)
+        check_whole("max_steps", max_steps)
+        check_share("epsilon", epsilon)
+        self.channels = channels
+        self.max_steps = max_steps
+        self.epsilon = epsilon
+        self.operator = NormalizedPropagation(dropout) if operator is None else operator
+        self.halting_unit = nn.Linear(channels, 1)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew; at first a node listens about to the end."""
+        self.halting_unit.reset_parameters()
+        nn.init.constant_(self.halting_unit.bias, -math.log(self.max_steps))  # logit(1 / (T + 1))
+        reset = getattr(self.operator, "reset_parameters", None)
+        if reset is not None:
+            reset()
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, return_steps: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor, Tensor]:
+        given = (edge_index,) if edge_weight is None else (edge_index, edge_weight)
+        states = [x]
+        for _ in range(self.max_steps):
+            states.append(self.operator(states[-1], *given))
+        z = torch.stack(states)  # (T + 1, ..., nodes, channels)
+        h = self.halting_unit(z[1:]).squeeze(-1).float().sigmoid()
+        steps = halting.stopping_times(h, epsilon=self.epsilon)
+        remainder = halting.remainders(h, steps)
+        output = halting.combine(z, halting.step_weights(h, steps, remainder).to(z.dtype), steps)
+        return (output, steps, remainder) if return_steps else output
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}({self.channels}, max_steps={self.max_steps}, operator={self.operator})"
