@@ -38,15 +38,29 @@ _HOMES = {
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
+_OPTIONAL = {"APGCNClassifier": ("apgcn.estimator", "scikit-learn", "sklearn")}
+
 __all__ = [*_HOME]
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use, so that `import apgcn` is quick."""
+    if name in _OPTIONAL:
+        return _optional(name)
     if name not in _HOME:
         raise AttributeError(f"module 'apgcn' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)
 
 
+def _optional(name: str) -> Any:
+    module, package, extra = _OPTIONAL[name]
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        from apgcn.errors import MissingPackage
+
+        raise MissingPackage(f'{name} needs {package}: pip install "apgcn[{extra}]"') from error
+
+
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_OPTIONAL])
