@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -60,3 +61,15 @@ def shell_status(process: subprocess.Popen) -> int:
     the making of a namedtuple during an import, Python ends itself by SIGINT although the exception was handled.
     """
     return 128 - process.returncode if process.returncode < 0 else process.returncode
+
+
+@pytest.fixture(scope="session")
+def browser():
+    binary = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if not binary:
+        pytest.skip("needs chromium: sudo apt-get install chromium")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=binary, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()

@@ -5,11 +5,11 @@ import io
 import json
 import os
 import re
-import shutil
 
 import numpy as np
 import pytest
 from made_records import keep
+from watching import until
 
 from apgcn.errors import InvalidInput
 from apgcn.experiments import sweep
@@ -204,27 +204,6 @@ def test_a_page_never_replaces_a_record(store, tmp_path):
 
 
 # --- in a browser ---
-
-
-@pytest.fixture(scope="module")
-def browser():
-    binary = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if not binary:
-        pytest.skip("needs chromium: sudo apt-get install chromium")
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=binary, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
-
-
-def until(view, expression):
-    """Wait for something to be true; the page's own policy forbids what playwright has for this."""
-    for _ in range(100):
-        if view.evaluate(expression):
-            return
-        view.wait_for_timeout(50)
-    raise AssertionError(expression)
 
 
 @pytest.fixture

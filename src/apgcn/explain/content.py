@@ -1,0 +1,166 @@
+"""What does the page show? Numbers of every node and tables, computed before anything is drawn."""
+
+from __future__ import annotations
+
+import base64
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from scipy.sparse.csgraph import dijkstra
+
+from apgcn.errors import InvalidInput, UnknownName
+from apgcn.explain.layout import positions
+from apgcn.graph import Graph
+from apgcn.noise import Noise
+from apgcn.own.fitted import Predicted
+from apgcn.own.saved import SavedModel
+from apgcn.tensors import GraphTensors
+
+MOST = 20_000  # nodes that a page draws
+SETS = ("", "train", "stopping", "test")
+
+
+def content(saved: SavedModel, *, node: str | None = None, most: int = MOST) -> dict[str, Any]:
+    """All that the page needs, as plain JSON values; arrays are packed.
+
+    With a node's id, of the nodes around it, as many as can be drawn.
+    """
+    graph, fitted = saved.graph, saved.fitted
+    said = fitted.predict(graph)
+    shown = _around(graph, node, most=most)
+    heard, seeds, unit, bias = _listening(saved)
+    heard = heard[shown][:, shown]
+    sets = np.zeros(graph.num_nodes, dtype=np.uint8)
+    for number, name in enumerate(SETS[1:], start=1):
+        sets[getattr(fitted.split, name)] = number
+    names = graph.node_names or tuple(map(str, range(graph.num_nodes)))
+    place = positions(graph.adjacency[shown][:, shown])
+    return {
+        "name": graph.name,
+        "model": fitted.model.title,
+        "initialisations": fitted.initialisations,
+        "temperature": fitted.temperature,
+        "classes": list(fitted.class_names),
+        "sets": list(SETS),
+        "all_nodes": graph.num_nodes,
+        "all_edges": graph.num_directed_edges,
+        "max_steps": fitted.model.max_steps,
+        "epsilon": getattr(fitted.model, "epsilon", 0.01),
+        "around": node,
+        "ids": [names[number] for number in shown],
+        "x": packed(place[:, 0], np.float32),
+        "y": packed(place[:, 1], np.float32),
+        "prediction": packed(said.classes[shown], np.uint16),
+        "probabilities": packed(said.probabilities[shown], np.float32),
+        "steps": packed(said.steps[shown], np.float32),
+        "label": packed(graph.labels[shown], np.int32),
+        "set": packed(sets[shown], np.uint8),
+        "pointers": packed(heard.indptr, np.uint32),
+        "columns": packed(heard.indices, np.uint32),
+        "weights": packed(heard.data, np.float32),
+        "seeds": packed(seeds[shown], np.float32),
+        "unit": unit.tolist(),
+        "bias": bias,
+        "tables": tables(graph, said, sets),
+        "confusion": _confusion(graph, said, sets),
+        "reliability": fitted.notes.get("test", {}).get("reliability") or fitted.notes["stopping"]["reliability"],
+        "judged": {name: _short(fitted.notes[name]) for name in ("stopping", "test") if name in fitted.notes},
+    }
+
+
+def tables(graph: Graph, said: Predicted, sets: np.ndarray) -> list[dict[str, Any]]:
+    """Steps by class, by degree and by distance to the nearest training node: means and counts."""
+    degrees = np.diff(graph.adjacency.tocsc().indptr)
+    distances = _distances(graph, np.flatnonzero(sets == SETS.index("train")))
+    by_class = [(graph.class_names[number], said.classes == number) for number in range(graph.num_classes)]
+    bounds = [0, 1, 2, 3, 5, 9, 17, 33, 65, np.inf]
+    by_degree = [(_between(low, high), (degrees >= low) & (degrees < high)) for low, high in pairwise(bounds)]
+    farthest = int(distances[np.isfinite(distances)].max(initial=0))
+    by_distance = [(str(number), distances == number) for number in range(farthest + 1)]
+    by_distance.append(("none can be reached", ~np.isfinite(distances)))
+    return [
+        {"title": title, "rows": [_row(name, said.steps, chosen) for name, chosen in groups if chosen.any()]}
+        for title, groups in (
+            ("by predicted class", by_class),
+            ("by number of neighbours", by_degree),
+            ("by steps to the nearest training node", by_distance),
+        )
+    ]
+
+
+def packed(array: np.ndarray, kind: Any) -> dict[str, str]:
+    """An array as text, its bytes lowest first."""
+    name = np.dtype(kind).name
+    raw = np.ascontiguousarray(array, dtype=np.dtype(kind).newbyteorder("<")).tobytes()
+    return {"kind": name, "bytes": base64.b64encode(raw).decode("ascii")}
+
+
+def _listening(saved: SavedModel) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray, float]:
+    """What node i hears from j in a step, and the first initialisation's seeds z^0, Q and q."""
+    fitted = saved.fitted
+    tensors = GraphTensors.of(saved.graph)
+    tensors = GraphTensors(tensors.features, tensors.adjacency, tensors.labels, classes=len(fitted.class_names))
+    network: Any = fitted.model.build(tensors, Noise([0]))
+    network.load_state_dict({name: weight[:1] for name, weight in fitted.weights.items()})
+    if not hasattr(network, "propagation") or not hasattr(network.propagation, "halting_unit"):
+        raise InvalidInput(f"a page can be made of models whose nodes halt, but nodes of {fitted.model.title} do not.")
+    with torch.no_grad():
+        seeds = network.predict(tensors.features, None)[0].numpy()
+    matrix = tensors.adjacency.normalized
+    pattern = matrix.pattern
+    heard = sparse.csr_matrix(
+        (matrix.values.numpy(), pattern.straight.columns.numpy(), pattern.straight.pointers.numpy()),
+        shape=pattern.shape,
+    )
+    unit = network.propagation.halting_unit
+    return heard, seeds, unit.weight.detach()[0, :, 0].numpy(), float(unit.bias.detach().flatten()[0])
+
+
+def _around(graph: Graph, node: str | None, *, most: int) -> np.ndarray:
+    """The nodes that are drawn: all, or those nearest to one."""
+    names = graph.node_names or tuple(map(str, range(graph.num_nodes)))
+    if node is None:
+        if graph.num_nodes > most:
+            raise InvalidInput(
+                f"a page draws at most {most:,} nodes, but the graph has {graph.num_nodes:,}; name a node after --node "
+                "to see the part around it."
+            )
+        return np.arange(graph.num_nodes)
+    if node not in names:
+        raise UnknownName("node", node, names[:1000])
+    distances = _distances(graph, np.array([names.index(node)]))
+    order = np.argsort(distances, kind="stable")
+    return np.sort(order[np.isfinite(distances[order])][:most])
+
+
+def _distances(graph: Graph, starts: np.ndarray) -> np.ndarray:
+    """Steps from each node to the nearest of some, whatever the direction; infinite where there is no way."""
+    if not len(starts):
+        return np.full(graph.num_nodes, np.inf)
+    return dijkstra(graph.adjacency, directed=False, indices=starts, unweighted=True, min_only=True)
+
+
+def _confusion(graph: Graph, said: Predicted, sets: np.ndarray) -> dict[str, Any]:
+    """Counts of the held-out nodes by what they are and what is said: of the test set, else of the stopping set."""
+    name = "test" if (sets == SETS.index("test")).any() else "stopping"
+    nodes = sets == SETS.index(name)
+    classes = graph.num_classes
+    counts = np.bincount(graph.labels[nodes] * classes + said.classes[nodes], minlength=classes**2)
+    return {"set": name, "counts": counts.reshape(classes, classes).tolist()}
+
+
+def _row(name: str, steps: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:
+    return {"name": name, "nodes": int(chosen.sum()), "steps": float(steps[chosen].mean())}
+
+
+def _between(low: float, high: float) -> str:
+    if high == low + 1:
+        return f"{low:g}"
+    return f"{low:g} or more" if np.isinf(high) else f"{low:g} to {high - 1:g}"
+
+
+def _short(judged: dict[str, Any]) -> dict[str, Any]:
+    return {name: judged[name] for name in ("nodes", "accuracy", "calibration_error")}
