@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from apgcn.cli import run
 from apgcn.experiments import figure3, table4
 from apgcn.experiments.keys import Condition
 from apgcn.experiments.mean import Mean
@@ -22,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")])
 
 
-def test_the_readmes_python_runs(monkeypatch, capsys):
+def test_the_readmes_python_runs(monkeypatch, tmp_path, capsys):
     from apgcn.training import packs
 
     whole = packs.train_pack
@@ -31,14 +32,36 @@ def test_the_readmes_python_runs(monkeypatch, capsys):
         "train_pack",
         lambda graph, runs, model, training, report: whole(graph, runs, model, replace(training, max_epochs=4), report),
     )
+    monkeypatch.chdir(tmp_path)
     codes = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
     for code in codes:
         exec(compile(code, "README.md", "exec"), {})
     printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 5
+    assert len(printed) == 6
     assert printed[0].startswith("accuracy 0.")
     assert printed[2] == "(2485, 7)"
-    assert printed[4].startswith("RunResult(Run(split=Split(seed=0, train=20, stopping=60")
+    assert printed[4].startswith("(2485, 7) ")
+    assert printed[5].startswith("RunResult(Run(split=Split(seed=0, train=20, stopping=60")
+    assert (tmp_path / "models" / "classifier" / "model.json").exists()
+
+
+def test_the_page_about_ones_own_graph_can_be_followed(monkeypatch, tmp_path, capsys):
+    """Its Python, and its commands with the columns it shows, on tables large enough to train on."""
+    text = (ROOT / "docs" / "own_graph.md").read_text()
+    for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(compile(code, "own_graph.md", "exec"), {})
+    assert "torch.Size([2485, 16])" in capsys.readouterr().out
+    commands, edges, nodes = re.findall(r"```\n(.*?)```", text, flags=re.DOTALL)[:3]
+    monkeypatch.chdir(tmp_path)
+    ids = range(60)
+    links = "".join(f"{one},{(one + step) % 60},{step}\n" for one in ids for step in (1, 2))
+    rows = "".join(f"{one},{('A', 'B', '')[one % 3]},{1990 + one % 3},{['NIPS', 'ICML'][one % 2]}\n" for one in ids)
+    (tmp_path / "edges.csv").write_text(edges.splitlines()[0] + "\n" + links)
+    (tmp_path / "nodes.csv").write_text(nodes.splitlines()[0] + "\n" + rows)
+    for command in commands.splitlines():
+        assert run([*command.split()[1:]]) == 0, command
+    assert (tmp_path / "predictions.csv").read_text().startswith("id,prediction,probability,steps\n0,A,")
+    assert (tmp_path / "steps.html").exists()
 
 
 def test_the_tables_are_what_the_records_give():

@@ -14,7 +14,9 @@ import typer
 from apgcn import __version__
 from apgcn.cli.bench import bench
 from apgcn.cli.datasets import datasets
+from apgcn.cli.explain import explain
 from apgcn.cli.models import models
+from apgcn.cli.predict import predict
 from apgcn.cli.report import report
 from apgcn.cli.reproduce import reproduce
 from apgcn.cli.status import status
@@ -34,6 +36,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(train)
+app.command()(predict)
+app.command()(explain)
 app.command()(reproduce)
 app.command()(status)
 app.command()(report)

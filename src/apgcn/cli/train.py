@@ -1,4 +1,4 @@
-"""`apgcn train`: train a model on a benchmark graph."""
+"""`apgcn train`: train a model on a benchmark graph, or on one's own."""
 
 from __future__ import annotations
 
@@ -11,15 +11,23 @@ from typing import Annotated
 import typer
 
 from apgcn.cli import show
+from apgcn.cli.own import train_own
 from apgcn.cli.settings import parse_settings
 from apgcn.cli.watching import say
 from apgcn.errors import InvalidInput
+from apgcn.io.assembling import Reading
 
 
 def train(
-    dataset: Annotated[str, typer.Argument(help="A name from `apgcn datasets`.")] = "cora",
+    dataset: Annotated[str | None, typer.Argument(help="A name from `apgcn datasets`; default: cora.")] = None,
     model: Annotated[str, typer.Option(help="A name from `apgcn models`.")] = "apgcn",
-    runs: Annotated[int, typer.Option(help="How many runs; 20 is every test split once, 100 the protocol.")] = 1,
+    runs: Annotated[
+        int,
+        typer.Option(
+            help="How many runs; 20 is every test split once, 100 the protocol. Of one's own graph, how many "
+            "initialisations are averaged."
+        ),
+    ] = 1,
     settings: Annotated[
         str | None,
         typer.Option(help="paper, published or tuned ones; default: those behind the paper's tables."),
@@ -37,10 +45,30 @@ def train(
     ] = None,
     seed: Annotated[int, typer.Option(help="Number of the first initialisation.")] = 0,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    out: Annotated[Path | None, typer.Option(help="New folder for weights, steps, histories and summary.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="New folder for weights, steps, histories and summary, or for one's own model.")
+    ] = None,
+    edges: Annotated[
+        Path | None, typer.Option(help="One's own graph: a table (.csv, .tsv, .parquet) of edges.")
+    ] = None,
+    nodes: Annotated[Path | None, typer.Option(help="A table of its nodes.")] = None,
+    label: Annotated[str | None, typer.Option(help="The column of classes, empty where unknown.")] = None,
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="The column of ids; default: id, node, name or the first.")
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="Where edges begin; default: source, or the first column.")] = None,
+    target: Annotated[str | None, typer.Option(help="Where edges end; default: target, or the second column.")] = None,
+    weight: Annotated[str | None, typer.Option(help="The column of edge weights; default: weight, or none.")] = None,
+    directed: Annotated[bool, typer.Option("--directed", help="Edges are heard at their target alone.")] = False,
+    one_hot: Annotated[
+        str | None, typer.Option(help="Columns of text, with commas between: a feature for each value.")
+    ] = None,
+    words: Annotated[str | None, typer.Option(help="Columns of text: a feature for each word.")] = None,
+    ignore: Annotated[str | None, typer.Option(help="Columns that are no features.")] = None,
+    test_share: Annotated[float, typer.Option(help="Share of the labelled nodes kept for judging.")] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
-    """Train AP-GCN or another model on a benchmark graph, and say how far its nodes listened."""
+    """Train AP-GCN or another model on a benchmark graph or on one's own, and say how far its nodes listened."""
     from apgcn.checks import check_whole
     from apgcn.cleaning import clean
     from apgcn.datasets import describe, load
@@ -55,10 +83,46 @@ def train(
     from apgcn.training.saving import save
     from apgcn.training.summary import summarize
 
-    described, kind = describe(dataset), settings_of(model)
+    kind = settings_of(model)
     check_whole("runs", runs, most=MOST_RUNS)
     check_whole("seed", seed, least=0)
     typed = [*(chosen or []), *_as_settings(penalty=penalty, max_steps=max_steps)]
+    reading = Reading(
+        label=label,
+        id=id_column,
+        source=source,
+        target=target,
+        weight=weight,
+        directed=directed,
+        one_hot=_names(one_hot),
+        words=_names(words),
+        ignore=_names(ignore),
+    )
+    if edges is not None or nodes is not None:
+        if edges is None or nodes is None:
+            raise InvalidInput("--edges and --nodes must be given together.")
+        if dataset is not None or settings is not None:
+            raise InvalidInput("one's own graph has no name in the catalogue and no settings there; leave them out.")
+        if out is None:
+            raise InvalidInput("--out must name the new folder of the model.")
+        train_own(
+            edges,
+            nodes,
+            reading,
+            model=model,
+            changes=parse_settings(typed, model=model),
+            initialisations=runs,
+            test_share=test_share,
+            seed=seed,
+            device=device,
+            out=out,
+            as_json=as_json,
+        )
+        return
+    if reading != Reading() or test_share:
+        raise InvalidInput("what columns mean is for one's own graph: give --edges and --nodes, too.")
+    dataset = dataset or "cora"
+    described = describe(dataset)
     chosen_model, training = paper_settings(dataset, model=model, kind=settings, **parse_settings(typed, model=model))
     if not kind.has_weights and runs > len(TEST_SEEDS):
         runs = len(TEST_SEEDS)
@@ -96,6 +160,10 @@ def _options(*, model: str, settings: str | None, seed: int) -> str:
     usual = {"model": "apgcn", "settings": None, "seed": 0}
     typed = {"model": model, "settings": settings, "seed": seed}
     return "".join(f" --{name} {value}" for name, value in typed.items() if value != usual[name])
+
+
+def _names(typed: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in typed.split(",") if name.strip()) if typed else ()
 
 
 def _as_settings(**options: float | None) -> list[str]:

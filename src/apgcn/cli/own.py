@@ -1,0 +1,117 @@
+"""`apgcn train --edges --nodes`: a model for one's own graph."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.markup import escape
+
+from apgcn.cli import show
+from apgcn.cli.watching import say
+from apgcn.errors import InvalidInput
+from apgcn.io.assembling import Reading
+
+
+def train_own(
+    edges: Path,
+    nodes: Path,
+    reading: Reading,
+    *,
+    model: str,
+    changes: dict[str, Any],
+    initialisations: int,
+    test_share: float,
+    seed: int,
+    device: str,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Read, split, train, judge, save, and say what was done."""
+    from apgcn.devices import resolve
+    from apgcn.io.assembling import assemble
+    from apgcn.io.folders import new_folder
+    from apgcn.io.own import read_table
+    from apgcn.models.catalogue import settings_of
+    from apgcn.own.fitted import fit
+    from apgcn.own.holdout import hold_out
+    from apgcn.own.judging import judged
+    from apgcn.own.saved import SavedModel, fill
+    from apgcn.training.paper import divide_settings
+
+    if reading.label is None:
+        raise InvalidInput("--label must name the column of --nodes that holds the classes.")
+    if not settings_of(model).has_weights:
+        raise InvalidInput(f"--model must be one that is trained and kept, but {model} has no weights.")
+    place = resolve(device)
+    chosen, training = divide_settings(model, changes)
+    read = assemble(read_table(edges), read_table(nodes), reading, name=out.name or "graph")
+    for note in read.notes:
+        say(note)
+    graph = read.graph
+    split = hold_out(graph.labels, test=test_share, seed=seed)
+    started = time.perf_counter()
+    with new_folder(out) as folder:
+        with show.progress_bar(initialisations, label=f"{chosen.title} on {graph.name}") as report:
+            fitted = fit(
+                graph,
+                split,
+                chosen,
+                training,
+                initialisations=initialisations,
+                seed=seed,
+                device=place,
+                progress=report,
+            )
+        said = fitted.predict(graph, device=place)
+        fitted.notes.update(judged(said, graph, split), seconds=time.perf_counter() - started)
+        fill(folder, SavedModel(fitted, graph, read.encoding, reading))
+    summary = {
+        "nodes": graph.num_nodes,
+        "edges": graph.num_directed_edges if reading.directed else graph.num_directed_edges // 2,
+        "features": graph.num_features,
+        "classes": list(graph.class_names),
+        "labelled": int((graph.labels >= 0).sum()),
+        "model": model,
+        "settings": {**vars(chosen), **vars(training)},
+        "read": read.notes,
+        **fitted.notes,
+        "out": str(out),
+    }
+    if as_json:
+        print(json.dumps(summary, allow_nan=False))
+    else:
+        _show(summary, steps=np.rint(said.steps).astype(int), title=chosen.title, max_steps=chosen.max_steps)
+
+
+def _show(summary: dict[str, Any], *, steps: np.ndarray, title: str, max_steps: int) -> None:
+    console = show.terminal()
+    out = summary["out"]
+    console.print(
+        f"[bold]{title} on {escape(Path(out).name)}[/]: {summary['nodes']:,} nodes, {summary['edges']:,} edges, "
+        f"{summary['features']:,} features, {len(summary['classes'])} classes; {summary['labelled']:,} labelled nodes"
+    )
+    for name, words in (("test", "on test nodes"), ("stopping", "on nodes that said when to stop")):
+        found = summary[name]
+        if found["nodes"]:
+            console.print(
+                f"accuracy {words}: [bold]{100 * found['accuracy']:.2f} %[/] of {found['nodes']:,}; "
+                f"certainty is off by {100 * found['calibration_error']:.1f} points on average"
+            )
+    if not summary["test"]["nodes"]:
+        console.print(
+            "(somewhat flattering: it chose the epoch; --test-share 0.2 keeps nodes for an untouched judgement)"
+        )
+    console.print(f"steps K: [bold]{steps.mean():.2f}[/] on average")
+    for line in show.histogram(np.bincount(steps, minlength=max_steps + 1)[1:].tolist()):
+        console.print(line)
+    console.print(f"epochs {', '.join(map(str, summary['epochs']))}; {show.duration(summary['seconds'])}")
+    show.next_commands(
+        {
+            f"predict {out} --out predictions.csv": "what it says of every node",
+            f"explain {out} --html steps.html": "who listened how far, as a page",
+        }
+    )

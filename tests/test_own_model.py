@@ -1,0 +1,206 @@
+"""From two tables to predictions: training, judging, saving, and what a damaged folder gets."""
+
+import csv
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from apgcn import clean, load
+from apgcn.cli import run
+from apgcn.cli.predict import asked_graph
+from apgcn.errors import BrokenFile, InvalidInput, MissingFile
+from apgcn.io.csv_files import write_csv
+from apgcn.models.apgcn import APGCNSettings
+from apgcn.own.calibration import expected_calibration_error, reliability, temperature_for
+from apgcn.own.fitted import fit
+from apgcn.own.holdout import hold_out
+from apgcn.own.saved import SavedModel, load_model, save_model
+from apgcn.training.settings import TrainingSettings
+
+QUICK = ["--set", "max_epochs=200"]
+OWN = ["train", "--edges", "EDGES", "--nodes", "NODES", "--label", "topic"]
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """The embedded Cora as a user would have it: string ids, a label column that is mostly empty."""
+    folder, cora = tmp_path_factory.mktemp("cora"), load("cora")
+    coo = cora.adjacency.tocoo()
+    names = cora.node_names
+    links = [(names[first], names[second]) for first, second in zip(coo.row, coo.col, strict=True)]
+    write_csv(folder / "edges.csv", ["source", "target"], links)
+    known = np.random.default_rng(0).random(cora.num_nodes) < 0.2
+    words = cora.features.toarray().astype(int)
+    rows = [
+        [names[node], cora.class_names[cora.labels[node]] if known[node] else "", *words[node]]
+        for node in range(cora.num_nodes)
+    ]
+    write_csv(folder / "nodes.csv", ["id", "topic", *(f"w{number}" for number in range(words.shape[1]))], rows)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tables):
+    given = ["--edges", tables / "edges.csv", "--nodes", tables / "nodes.csv", "--label", "topic"]
+    out = tables / "models" / "topics"
+    assert run(["train", *map(str, given), "--out", str(out), "--runs", "2", "--test-share", "0.2", *QUICK]) == 0
+    return out
+
+
+def test_three_commands_train_predict_and_explain(model, tables, tmp_path, capsys):
+    assert run(["predict", str(model), "--out", str(tmp_path / "predictions.csv"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["nodes"] == 2708
+    with (tmp_path / "predictions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    cora = load("cora")
+    assert [row["id"] for row in rows] == list(cora.node_names)
+    assert {row["prediction"] for row in rows} <= set(cora.class_names)
+    assert all(1 / 7 <= float(row["probability"]) <= 1 and 1 <= float(row["steps"]) <= 10 for row in rows)
+    right = np.mean(
+        [row["prediction"] == cora.class_names[label] for row, label in zip(rows, cora.labels, strict=True)]
+    )
+    assert right > 0.6
+    assert run(["explain", str(model), "--html", str(tmp_path / "steps.html")]) == 0
+    assert (tmp_path / "steps.html").stat().st_size > 100_000
+
+
+def test_new_nodes_get_what_they_would_get_in_the_whole_graph(model, tables, tmp_path):
+    """Forty papers are taken for new: added, or in tables of all papers."""
+    nodes, edges = ((tables / name).read_text().splitlines() for name in ("nodes.csv", "edges.csv"))
+    saved = load_model(model)
+    new = {line.split(",")[0] for line in nodes[1:41]}
+    (tmp_path / "old_nodes.csv").write_text("\n".join([nodes[0], *nodes[41:]]))
+    (tmp_path / "new_nodes.csv").write_text("\n".join(nodes[:41]))
+    is_new = [bool(set(line.split(",")) & new) for line in edges[1:]]
+    for name, chosen in (("old", False), ("new", True)):
+        lines = [line for line, one in zip(edges[1:], is_new, strict=True) if one == chosen]
+        (tmp_path / f"{name}_edges.csv").write_text("\n".join([edges[0], *lines]))
+    old = asked_graph(saved, edges=tmp_path / "old_edges.csv", nodes=tmp_path / "old_nodes.csv", add=False)
+    split = hold_out(old.labels)
+    smaller = SavedModel(
+        fit(old, split, saved.fitted.model, TrainingSettings(max_epochs=1)), old, saved.encoding, saved.reading
+    )
+    smaller.fitted.weights.update(saved.fitted.weights)
+    smaller.fitted.notes.update(stopping={"reliability": []})
+    save_model(tmp_path / "smaller", smaller)
+    options = ["--edges", tmp_path / "new_edges.csv", "--nodes", tmp_path / "new_nodes.csv", "--add"]
+    grown = asked_graph(load_model(tmp_path / "smaller"), edges=options[1], nodes=options[3], add=True)
+    said, whole = saved.fitted.predict(grown), saved.fitted.predict(saved.graph)
+    order = [grown.node_names.index(name) for name in saved.graph.node_names]
+    np.testing.assert_allclose(said.probabilities[order], whole.probabilities, atol=1e-5)
+    np.testing.assert_array_equal(said.steps[order], whole.steps)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["predict", "MODEL", "--out", "p.csv", "--edges", "EDGES"], "--edges and --nodes must be given together"),
+        (["predict", "MODEL", "--out", "p.csv", "--add"], "--add must come with --edges and --nodes"),
+        (["predict", "nowhere", "--out", "p.csv"], "nowhere must be the folder of a trained model"),
+        (["explain", "MODEL", "--html", "/no/such/place/p.html"], "must name a file in a folder that exists"),
+        (["explain", "MODEL", "--html", "p.html", "--node", "nobody"], "unknown node 'nobody'"),
+        (OWN, "--out must name the new folder"),
+        (["train", "--edges", "EDGES", "--out", "m"], "--edges and --nodes must be given together"),
+        (["train", "--edges", "EDGES", "--nodes", "NODES", "--out", "m"], "--label must name the column"),
+        (["train", "cora", "--edges", "EDGES", "--nodes", "NODES", "--label", "topic", "--out", "m"], "has no name in"),
+        (["train", "cora", "--label", "topic"], "give --edges and --nodes, too"),
+        ([*OWN, "--out", "MODEL"], "has files in it"),
+        ([*OWN, "--out", "m", "--test-share", "2"], "test must"),
+        ([*OWN, "--out", "m", "--model", "btfp"], "no weights"),
+    ],
+)  # fmt: skip
+def test_a_mistyped_command_is_told_in_words(arguments, sentence, model, tables, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = {"MODEL": str(model), "EDGES": str(tables / "edges.csv"), "NODES": str(tables / "nodes.csv")}
+    assert run([names.get(one, one) for one in arguments]) == 2
+    told = capsys.readouterr().err
+    assert sentence in told.splitlines()[-1]
+    assert not list(tmp_path.iterdir()), "nothing is left behind"
+
+
+def test_predict_refuses_other_features(model, tables, tmp_path, capsys):
+    lines = (tables / "nodes.csv").read_text().splitlines()
+    (tmp_path / "nodes.csv").write_text("\n".join(line.rsplit(",", 2)[0] for line in lines))
+    options = ["--edges", str(tables / "edges.csv"), "--nodes", str(tmp_path / "nodes.csv")]
+    assert run(["predict", str(model), "--out", str(tmp_path / "p.csv"), *options]) == 2
+    assert "lacks 'w1431', 'w1432'" in capsys.readouterr().err
+    assert not (tmp_path / "p.csv").exists()
+
+
+def damaged(folder, name, change):
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(change(content))
+
+
+@pytest.mark.parametrize("name", ["model.json", "weights.safetensors", "graph.npz"])
+@pytest.mark.parametrize(
+    "change",
+    [lambda old: old[: len(old) // 2], lambda old: old[:99] + b"?" + old[100:], lambda old: b""],
+    ids=["cut", "altered", "emptied"],
+)
+def test_a_damaged_model_is_refused(model, tmp_path, name, change):
+    shutil.copytree(model, tmp_path / "model")
+    damaged(tmp_path / "model", name, change)
+    with pytest.raises(BrokenFile):
+        load_model(tmp_path / "model")
+    (tmp_path / "model" / name).unlink()
+    with pytest.raises(MissingFile):
+        load_model(tmp_path / "model")
+
+
+def test_a_model_of_another_version_is_refused_in_words(model, tmp_path):
+    shutil.copytree(model, tmp_path / "model")
+    damaged(tmp_path / "model", "model.json", lambda old: old.replace(b'"format": 1', b'"format": 2'))
+    with pytest.raises(BrokenFile, match=r"was saved by apgcn .* in a form that .* does not know; use that version"):
+        load_model(tmp_path / "model")
+
+
+def test_a_saved_model_says_what_it_said(tmp_path):
+    cora = clean(load("cora"))
+    labels = np.where(np.arange(cora.num_nodes) % 5 == 0, cora.labels, -1)
+    fitted = fit(cora, hold_out(labels), APGCNSettings(), TrainingSettings(max_epochs=20), initialisations=2)
+    save_model(tmp_path / "model", SavedModel(fitted, cora))
+    again = load_model(tmp_path / "model")
+    said, told = fitted.predict(cora), again.fitted.predict(again.graph)
+    np.testing.assert_array_equal(said.probabilities, told.probabilities)
+    assert again.fitted.model == fitted.model
+    assert [len(getattr(again.fitted.split, name)) for name in ("train", "stopping", "test")] == [
+        len(getattr(fitted.split, name)) for name in ("train", "stopping", "test")
+    ]
+    with pytest.raises(InvalidInput, match="must have the 1433 features"):
+        fitted.predict(type(cora)(cora.adjacency, features=np.zeros((cora.num_nodes, 3)), labels=cora.labels))
+
+
+def test_every_class_is_held_out_and_trained_on():
+    labels = np.array([0] * 50 + [1] * 2 + [2] * 3 + [-1] * 20)
+    split = hold_out(labels, stopping=0.2, test=0.2)
+    for name, counts in (("test", [10, 0, 1]), ("stopping", [10, 1, 1]), ("train", [30, 1, 1])):
+        assert np.bincount(labels[getattr(split, name)], minlength=3).tolist() == counts, name
+    assert (hold_out(labels, seed=1).train != hold_out(labels).train).any()
+    with pytest.raises(InvalidInput, match="some class must have two labelled nodes"):
+        hold_out(np.array([0, 1, -1]))
+    with pytest.raises(InvalidInput, match="less than 1 together"):
+        hold_out(labels, stopping=0.6, test=0.5)
+
+
+def test_certainty_is_made_as_good_as_it_can_be():
+    """Labels drawn from known probabilities: the temperature that was put in comes out."""
+    random = np.random.default_rng(0)
+    logits = random.standard_normal((1, 20_000, 3)) * 2
+    chances = torch.as_tensor(logits[0]).softmax(-1).numpy()
+    labels = (chances.cumsum(axis=1) > random.random((20_000, 1))).argmax(axis=1)
+    assert temperature_for(logits * 3, labels) == pytest.approx(3, rel=0.05)
+    assert expected_calibration_error(chances, labels) < 0.01
+    sharp = torch.as_tensor(3 * logits[0]).softmax(-1).numpy()
+    assert expected_calibration_error(sharp, labels) > 0.1
+    assert sum(part.nodes for part in reliability(sharp, labels)) == 20_000
+
+
+def test_a_training_that_cannot_be_saved_is_told_before_it_begins(tables, tmp_path, capsys):
+    (tmp_path / "file").write_text("here")
+    given = ["--edges", tables / "edges.csv", "--nodes", tables / "nodes.csv", "--label", "topic"]
+    assert run(["train", *map(str, given), "--out", str(tmp_path / "file" / "model")]) == 2
+    assert "--out must be writable" in capsys.readouterr().err
