@@ -65,7 +65,7 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]
 def delimiter_of(text: str) -> str:
     """What stands between the cells: what divides the first lines into most cells, all of them alike.
 
-    >>> delimiter_of("id;name, first\\n1;Ada, A.\\n")
+    >>> delimiter_of("id;name;born\\n1;Lovelace, A.;1815\\n")
     ';'
     """
     lines = [line for line in text[: 2**16].splitlines()[:LOOKED_AT] if line.strip()]
