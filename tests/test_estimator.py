@@ -6,7 +6,9 @@ from scipy import sparse
 
 from apgcn import clean, load
 from apgcn.errors import InvalidInput
+from apgcn.explain.content import content
 from apgcn.graph import Graph
+from apgcn.own.saved import load_model
 
 sklearn = pytest.importorskip("sklearn")
 
@@ -112,6 +114,7 @@ def test_a_classifier_comes_back_from_its_folder(ring, tmp_path):
     np.testing.assert_array_equal(again.predict_proba(), classifier.predict_proba())
     assert again.get_params()["penalty"] == 0.01
     assert again.classes_.tolist() == ["0", "1"]
+    assert content(load_model(tmp_path / "model"))["all_nodes"] == 40  # a page can be made of it, too
 
 
 @pytest.mark.parametrize(

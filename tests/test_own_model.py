@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from apgcn.errors import BrokenFile, InvalidInput, MissingFile
 from apgcn.io.csv_files import write_csv
 from apgcn.models.apgcn import APGCNSettings
 from apgcn.own.calibration import expected_calibration_error, reliability, temperature_for
-from apgcn.own.fitted import fit
+from apgcn.own.fitting import fit
 from apgcn.own.holdout import hold_out
 from apgcn.own.saved import SavedModel, load_model, save_model
 from apgcn.training.settings import TrainingSettings
@@ -84,7 +85,6 @@ def test_new_nodes_get_what_they_would_get_in_the_whole_graph(model, tables, tmp
         fit(old, split, saved.fitted.model, TrainingSettings(max_epochs=1)), old, saved.encoding, saved.reading
     )
     smaller.fitted.weights.update(saved.fitted.weights)
-    smaller.fitted.notes.update(stopping={"reliability": []})
     save_model(tmp_path / "smaller", smaller)
     options = ["--edges", tmp_path / "new_edges.csv", "--nodes", tmp_path / "new_nodes.csv", "--add"]
     grown = asked_graph(load_model(tmp_path / "smaller"), edges=options[1], nodes=options[3], add=True)
@@ -172,6 +172,15 @@ def test_a_saved_model_says_what_it_said(tmp_path):
     ]
     with pytest.raises(InvalidInput, match="must have the 1433 features"):
         fitted.predict(type(cora)(cora.adjacency, features=np.zeros((cora.num_nodes, 3)), labels=cora.labels))
+
+
+def test_what_the_graph_is_called_changes_nothing():
+    cora = clean(load("cora"))
+    said = [
+        fit(graph, hold_out(cora.labels), APGCNSettings(), TrainingSettings(max_epochs=3)).predict(graph).probabilities
+        for graph in (cora, replace(cora, name="another"))
+    ]
+    np.testing.assert_array_equal(*said)
 
 
 def test_every_class_is_held_out_and_trained_on():

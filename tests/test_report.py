@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 from made_records import keep
-from watching import until
+from watching import looked_at, until
 
 from apgcn.errors import InvalidInput
 from apgcn.experiments import sweep
@@ -214,14 +214,8 @@ def opened(browser, store, tmp_path):
     said: list[str] = []
 
     def open_page(**options):
-        view = browser.new_context(**options).new_page()
-        view.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
-        view.on("pageerror", lambda error: said.append(f"error: {error}"))
-        view.on("request", lambda request: said.append(request.url) if request.url != path.as_uri() else None)
-        view.on("dialog", lambda dialog: (said.append("a dialog"), dialog.dismiss()))
-        view.goto(path.as_uri())
-        until(view, "[...document.querySelectorAll('.plot')].every(plot => plot.data)")
-        return view
+        ready = "[...document.querySelectorAll('.plot')].every(plot => plot.data)"
+        return looked_at(browser, path, said, ready=ready, **options)
 
     yield open_page
     assert said == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,8 @@ def train_own(
     from apgcn.io.folders import new_folder
     from apgcn.io.own import read_table
     from apgcn.models.catalogue import settings_of
-    from apgcn.own.fitted import fit
+    from apgcn.own.fitting import fit
     from apgcn.own.holdout import hold_out
-    from apgcn.own.judging import judged
     from apgcn.own.saved import SavedModel, fill
     from apgcn.training.paper import divide_settings
 
@@ -67,7 +67,7 @@ def train_own(
                 progress=report,
             )
         said = fitted.predict(graph, device=place)
-        fitted.notes.update(judged(said, graph, split), seconds=time.perf_counter() - started)
+        fitted.notes["seconds"] = time.perf_counter() - started
         fill(folder, SavedModel(fitted, graph, read.encoding, reading))
     summary = {
         "nodes": graph.num_nodes,
@@ -89,13 +89,13 @@ def train_own(
 
 def _show(summary: dict[str, Any], *, steps: np.ndarray, title: str, max_steps: int) -> None:
     console = show.terminal()
-    out = summary["out"]
+    out, name = quote(summary["out"]), escape(Path(summary["out"]).name)
     console.print(
-        f"[bold]{title} on {escape(Path(out).name)}[/]: {summary['nodes']:,} nodes, {summary['edges']:,} edges, "
+        f"[bold]{title} on {name}[/]: {summary['nodes']:,} nodes, {summary['edges']:,} edges, "
         f"{summary['features']:,} features, {len(summary['classes'])} classes; {summary['labelled']:,} labelled nodes"
     )
-    for name, words in (("test", "on test nodes"), ("stopping", "on nodes that said when to stop")):
-        found = summary[name]
+    for held, words in (("test", "on test nodes"), ("stopping", "on nodes that said when to stop")):
+        found = summary[held]
         if found["nodes"]:
             console.print(
                 f"accuracy {words}: [bold]{100 * found['accuracy']:.2f} %[/] of {found['nodes']:,}; "
@@ -108,6 +108,8 @@ def _show(summary: dict[str, Any], *, steps: np.ndarray, title: str, max_steps: 
     console.print(f"steps K: [bold]{steps.mean():.2f}[/] on average")
     for line in show.histogram(np.bincount(steps, minlength=max_steps + 1)[1:].tolist()):
         console.print(line)
+    if summary["diverged"]:
+        console.print(f"{summary['diverged']} initialisations diverged and are left out")
     console.print(f"epochs {', '.join(map(str, summary['epochs']))}; {show.duration(summary['seconds'])}")
     show.next_commands(
         {

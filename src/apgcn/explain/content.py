@@ -14,10 +14,8 @@ from scipy.sparse.csgraph import dijkstra
 from apgcn.errors import InvalidInput, UnknownName
 from apgcn.explain.layout import positions
 from apgcn.graph import Graph
-from apgcn.noise import Noise
 from apgcn.own.fitted import Predicted
 from apgcn.own.saved import SavedModel
-from apgcn.tensors import GraphTensors
 
 MOST = 20_000  # nodes that a page draws
 SETS = ("", "train", "stopping", "test")
@@ -66,8 +64,8 @@ def content(saved: SavedModel, *, node: str | None = None, most: int = MOST) -> 
         "bias": bias,
         "tables": tables(graph, said, sets),
         "confusion": _confusion(graph, said, sets),
-        "reliability": fitted.notes.get("test", {}).get("reliability") or fitted.notes["stopping"]["reliability"],
-        "judged": {name: _short(fitted.notes[name]) for name in ("stopping", "test") if name in fitted.notes},
+        "reliability": fitted.notes["test"]["reliability"] or fitted.notes["stopping"]["reliability"],
+        "judged": {name: _short(fitted.notes[name]) for name in ("stopping", "test")},
     }
 
 
@@ -101,10 +99,8 @@ def packed(array: np.ndarray, kind: Any) -> dict[str, str]:
 def _listening(saved: SavedModel) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray, float]:
     """What node i hears from j in a step, and the first initialisation's seeds z^0, Q and q."""
     fitted = saved.fitted
-    tensors = GraphTensors.of(saved.graph)
-    tensors = GraphTensors(tensors.features, tensors.adjacency, tensors.labels, classes=len(fitted.class_names))
-    network: Any = fitted.model.build(tensors, Noise([0]))
-    network.load_state_dict({name: weight[:1] for name, weight in fitted.weights.items()})
+    network: Any
+    network, tensors = fitted.built(saved.graph)
     if not hasattr(network, "propagation") or not hasattr(network.propagation, "halting_unit"):
         raise InvalidInput(f"a page can be made of models whose nodes halt, but nodes of {fitted.model.title} do not.")
     with torch.no_grad():

@@ -8,13 +8,13 @@ from xml.etree import ElementTree
 from apgcn.errors import InvalidInput, MissingFile
 from apgcn.graph import Graph
 from apgcn.io.assembling import ReadGraph, Reading
-from apgcn.io.networkx_graphs import _networkx, from_networkx, to_networkx
+from apgcn.io.networkx_graphs import from_networkx, networkx_package, to_networkx
 from apgcn.io.whole import write_whole
 
 
 def read_graphml(path: Path, reading: Reading = Reading(), *, name: str | None = None) -> ReadGraph:
     """Read a graph with the attributes of its nodes and edges."""
-    nx = _networkx()
+    nx = networkx_package()
     path = Path(path)
     if path.is_dir():
         raise InvalidInput(f"{path} must be a GraphML file, but it is a folder; name a file in it.")
@@ -35,5 +35,5 @@ def read_graphml(path: Path, reading: Reading = Reading(), *, name: str | None =
 
 def write_graphml(path: Path, graph: Graph) -> None:
     """Write a graph, whole or not at all."""
-    nx = _networkx()
+    nx = networkx_package()
     write_whole(Path(path), lambda file: nx.write_graphml(to_networkx(graph), file))

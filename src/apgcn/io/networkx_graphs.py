@@ -52,7 +52,7 @@ def to_networkx(graph: Graph) -> networkx.Graph:
 
     It is a DiGraph if some edge has one direction only, or two weights.
     """
-    nx = _networkx()
+    nx = networkx_package()
     directed = (graph.adjacency != graph.adjacency.T).nnz > 0
     made = nx.DiGraph() if directed else nx.Graph()
     names = graph.node_names or tuple(map(str, range(graph.num_nodes)))
@@ -86,7 +86,8 @@ def _text(source: str, column: str, value: Any) -> str:
     raise InvalidInput(f"{source}: attribute {column!r} must hold text or numbers, got {type(value).__name__}.")
 
 
-def _networkx() -> Any:
+def networkx_package() -> Any:
+    """Networkx, or how to get it."""
     try:
         import networkx
     except ImportError:

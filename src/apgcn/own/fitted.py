@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,10 @@ from torch import Tensor
 from apgcn.devices import one_thread, resolve
 from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
-from apgcn.models.network import ModelSettings
+from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
-from apgcn.own.calibration import temperature_for
 from apgcn.splits import Split
 from apgcn.tensors import GraphTensors
-from apgcn.training.packs import train
-from apgcn.training.runs import Run
 from apgcn.training.settings import TrainingSettings
 
 
@@ -94,50 +90,19 @@ class Fitted:
     @torch.no_grad()
     def _asked(self, graph: Graph, device: torch.device | str) -> tuple[Tensor, ...]:
         """Logits, steps and remainder of every initialisation."""
+        with one_thread():
+            network, tensors = self.built(graph, device=device)
+            return tuple(value.cpu() for value in network(tensors))
+
+    def built(self, graph: Graph, *, device: torch.device | str = "cpu") -> tuple[Network, GraphTensors]:
+        """The networks of all initialisations with their weights, and a graph for them."""
         if graph.num_features != self.features:
             raise InvalidInput(
                 f"{graph.name} must have the {self.features} features that the model was trained on, "
                 f"got {graph.num_features}."
             )
         place = resolve(str(device))
-        with one_thread():
-            tensors = GraphTensors.of(graph, device=place)
-            tensors = GraphTensors(tensors.features, tensors.adjacency, tensors.labels, classes=len(self.class_names))
-            network = self.model.build(tensors, Noise([0] * self.initialisations, device=place))
-            network.load_state_dict({name: weight.to(place) for name, weight in self.weights.items()})
-            return tuple(value.cpu() for value in network(tensors))
-
-
-def fit(
-    graph: Graph,
-    split: Split,
-    model: ModelSettings,
-    training: TrainingSettings,
-    *,
-    initialisations: int = 1,
-    seed: int = 0,
-    device: torch.device | str = "cpu",
-    progress: Any = None,
-) -> Fitted:
-    """Train initialisations of a model as one pack; the stopping nodes also say how certain it may be."""
-    runs = [Run(split, initialisation=seed + number, dataset=graph.name) for number in range(initialisations)]
-    results = train(graph, runs, model, training, device=device, progress=progress)
-    finite: Sequence[Any] = [result for result in results if result.best_epoch > 0]
-    if not finite:
-        raise InvalidInput("the loss was never finite; make learning_rate or l2 smaller, or scale the features.")
-    return Fitted(
-        model=model,
-        training=training,
-        weights={name: torch.cat([result.weights[name] for result in finite]) for name in finite[0].weights},
-        class_names=graph.class_names,
-        features=graph.num_features,
-        split=split,
-        temperature=temperature_for(
-            np.stack([result.logits[split.stopping] for result in finite]), graph.labels[split.stopping]
-        ),
-        notes={
-            "epochs": [result.epochs for result in finite],
-            "best_epoch": [result.best_epoch for result in finite],
-            "diverged": len(results) - len(finite),
-        },
-    )
+        tensors = replace(GraphTensors.of(graph, device=place), classes=len(self.class_names))
+        network = self.model.build(tensors, Noise([0] * self.initialisations, device=place))
+        network.load_state_dict({name: weight.to(place) for name, weight in self.weights.items()})
+        return network, tensors
