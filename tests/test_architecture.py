@@ -19,6 +19,7 @@ ORDER = [
     "io",
     "datasets",
     "devices",
+    "interrupts",
     "loops",
     "noise",
     "pattern",

@@ -1,5 +1,7 @@
 """Written-out loops give what PyTorch's own calls give, forward and backward; Triton's are run by its interpreter."""
 
+import signal
+
 import numpy as np
 import pytest
 import torch
@@ -247,3 +249,22 @@ def test_a_gpu_counts_places_in_32_bits(monkeypatch):
     assert loops_for(OnGpu(), rows=2**25, width=64) is None
     OnGpu.device = torch.device("cuda", 1)  # another one than the present
     assert loops_for(OnGpu(), rows=1, width=1) is None
+
+
+def test_a_signal_waits_until_loops_are_imported(monkeypatch):
+    """Python loses an exception that comes up in a callback of an import."""
+    imported = []
+
+    def interrupted(module):
+        signal.raise_signal(signal.SIGINT)
+        imported.append(module)
+        return written_out
+
+    monkeypatch.setattr(written_out, "import_module", interrupted)
+    written_out._installed.cache_clear()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loops_for(torch.ones(1), rows=1, width=1)
+        assert imported == ["apgcn.kernels.cpu"]
+    finally:
+        written_out._installed.cache_clear()

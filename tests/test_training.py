@@ -1,4 +1,5 @@
 import os
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -425,3 +426,18 @@ def test_memory_that_an_epoch_frees_goes_back_to_the_system():
 
     train(cora, benchmark_runs(cora, 3), NGCNSettings(), TrainingSettings(max_epochs=20), progress=look)
     assert held[19] < 0.9 * held[18]
+
+
+def test_a_signal_waits_until_the_optimiser_is_made(graph, monkeypatch):
+    """PyTorch imports much for it, and Python loses an exception that comes up in a callback of an import."""
+    made, adam = [], torch.optim.Adam
+
+    def interrupted(*given, **options):
+        signal.raise_signal(signal.SIGINT)
+        made.append(adam(*given, **options))
+        return made[-1]
+
+    monkeypatch.setattr(torch.optim, "Adam", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(graph, runs_of(graph, 1), ALL_DROPOUT, SHORT)
+    assert len(made) == 1

@@ -19,6 +19,8 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from apgcn.interrupts import uninterrupted
+
 PLACES = {"cpu": ("numba", "apgcn.kernels.cpu"), "cuda": ("triton", "apgcn.kernels.gpu")}
 
 WIDEST = 512  # floats of a row: it must find room in registers or be cut by the compiler, which takes it long
@@ -61,7 +63,8 @@ def _installed(device: str) -> ModuleType | None:
         return None
     package, module = PLACES[device]
     try:
-        kernels = import_module(module)
+        with uninterrupted():
+            kernels = import_module(module)
         kernels.words(torch.zeros(1, 1, dtype=torch.int64, device=device), 0, 1)
     except torch.OutOfMemoryError:
         raise

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from apgcn.devices import return_free_memory
+from apgcn.interrupts import uninterrupted
 from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
 from apgcn.tensors import GraphTensors
@@ -79,9 +80,10 @@ class Pack:
         on_gpu = device.type == "cuda"
         self.noise = Noise([run.noise_seed for run in runs], device=device)
         self.model: Network = model.build(graph, self.noise)
-        self.optimiser = torch.optim.Adam(
-            self.model.parameters(), lr=training.learning_rate, fused=True, capturable=on_gpu
-        )
+        with uninterrupted():  # PyTorch imports hundreds of modules when it makes its first optimiser
+            self.optimiser = torch.optim.Adam(
+                self.model.parameters(), lr=training.learning_rate, fused=True, capturable=on_gpu
+            )
         self.stopping = EarlyStopping(len(runs), patience=training.patience, stop_on=training.stop_on, device=device)
         self.train = Nodes.of([run.split.train for run in runs], graph.labels, what="training")
         self.stop = Nodes.of([run.split.stopping for run in runs], graph.labels, what="stopping")

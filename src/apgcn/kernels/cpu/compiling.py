@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba import njit
 from torch import Tensor
 
+from apgcn.interrupts import uninterrupted
 from apgcn.pattern import Pattern
 
 # Sums may be reordered, so that they fill the processor's lanes; NaN and infinity keep their meaning.
@@ -31,7 +29,7 @@ def compiled(function: Callable) -> Callable:
         if kernel.signatures:
             kernel(*arguments)
         else:
-            with _uninterrupted():
+            with uninterrupted():
                 kernel(*arguments)
 
     return call
@@ -43,26 +41,6 @@ def part(function: Callable) -> Any:
         return njit(cache=True, **OPTIONS)(function)
     except RuntimeError:  # no folder to keep it in
         return njit(**OPTIONS)(function)
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Signals wait until the block is done: the compiler loses an exception that comes while it works."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    waiting: list[tuple[int, Any]] = []
-    names = (getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP"))
-    handlers = {number: signal.getsignal(number) for number in names if number and callable(signal.getsignal(number))}
-    for number in handlers:
-        signal.signal(number, lambda number, frame: waiting.append((number, frame)))
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for number, frame in waiting:
-            handlers[signal.Signals(number)](number, frame)  # type: ignore[misc, operator]
 
 
 def arrays_of(*tensors: Tensor) -> list[np.ndarray]:
