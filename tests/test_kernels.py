@@ -1,4 +1,7 @@
-"""Written-out loops give what PyTorch's own calls give, forward and backward; Triton's are run by its interpreter."""
+"""Written-out loops give what PyTorch's own calls give, forward and backward.
+
+Triton's are compiled where there is a GPU, and run by its interpreter where there is none.
+"""
 
 import signal
 
@@ -28,13 +31,16 @@ OPERATORS = {
 
 @pytest.fixture(params=["cpu", "gpu"])
 def loops(request, monkeypatch):
-    """The one or the other, whatever the device of the tensors."""
+    """The one or the other; Triton's on a GPU where there is one."""
     pytest.importorskip({"cpu": "numba", "gpu": "triton"}[request.param])
-    if request.param == "gpu" and torch.cuda.is_available():
-        pytest.skip("Triton compiles here; tests/test_cuda.py runs its loops")
     module = __import__(f"apgcn.kernels.{request.param}", fromlist=["multiply"])
     monkeypatch.setattr(written_out, "_installed", lambda device: module)
     return request.param
+
+
+@pytest.fixture
+def device(loops):
+    return "cuda" if loops == "gpu" and torch.cuda.is_available() else "cpu"
 
 
 def random_graph(seed: int, nodes: int = 23) -> sparse.csr_matrix:
@@ -52,32 +58,36 @@ def of_both(compute):
     for plain in (False, True):
         with plainly() if plain else torch.enable_grad():
             outputs, inputs = compute()
-            loss = sum((one.double() * torch.linspace(-1, 1, one.numel()).view_as(one)).sum() for one in outputs)
+            loss = sum(
+                (one.double() * torch.linspace(-1, 1, one.numel()).to(one).view_as(one)).sum() for one in outputs
+            )
             answers.append([*outputs, *torch.autograd.grad(loss, inputs)])
     return zip(*answers, strict=True)
 
 
 @pytest.mark.parametrize(("channels", "runs"), [(1, 1), (3, 3), (10, 2)])
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
-def test_listening_until_halting(loops, operator, channels, runs):
-    if loops == "gpu" and channels == 1:
+def test_listening_until_halting(loops, device, operator, channels, runs):
+    if loops == "gpu" and device == "cpu" and channels == 1:
         pytest.skip("Triton's interpreter is slow")
-    adjacency = Adjacency(random_graph(channels), device="cpu", dtype=torch.float32)
+    adjacency = Adjacency(random_graph(channels), device=device, dtype=torch.float32)
     for updates, training in ((0.0, True), (0.5, True), (0.0, False)):
         check_listening(adjacency, operator, channels, runs, updates=updates, training=training)
 
 
 def check_listening(adjacency, operator, channels, runs, *, updates, training, max_steps=6, bias=-1):
-    seeds = (3 * torch.randn(runs, adjacency.nodes, channels, generator=torch.manual_seed(1))).requires_grad_()
-    layer = AdaptivePropagation(
-        operator, channels=channels, noise=Noise(range(runs)), max_steps=max_steps, update_dropout=updates
-    )
+    def noise():
+        return Noise(range(runs), device=adjacency.weights.device)
+
+    seeds = 3 * torch.randn(runs, adjacency.nodes, channels, generator=torch.manual_seed(1))
+    seeds = seeds.to(adjacency.weights).requires_grad_()
+    layer = AdaptivePropagation(operator, channels=channels, noise=noise(), max_steps=max_steps, update_dropout=updates)
     layer.halting_unit.weight.data.abs_().add_(2 / channels)  # nodes stop at different steps
     layer.halting_unit.bias.data.fill_(bias)
     taken = []
 
     def compute():
-        output, steps, remainder = layer(seeds, adjacency, Noise(range(runs)) if training else None)
+        output, steps, remainder = layer(seeds, adjacency, noise() if training else None)
         taken.append(steps)
         return [output, remainder], [seeds, *layer.halting_unit.parameters()]
 
@@ -88,21 +98,22 @@ def check_listening(adjacency, operator, channels, runs, *, updates, training, m
 
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
-def test_some_nodes_get_what_they_would_get_with_all(loops, operator, monkeypatch):
+def test_some_nodes_get_what_they_would_get_with_all(loops, device, operator, monkeypatch):
     """And when all of these have halted, nobody listens any more."""
-    adjacency = Adjacency(random_graph(4), device="cpu", dtype=torch.float32)
-    layer = AdaptivePropagation(operator, channels=3, noise=Noise([1, 2]), max_steps=8)
+    adjacency = Adjacency(random_graph(4), device=device, dtype=torch.float32)
+    layer = AdaptivePropagation(operator, channels=3, noise=Noise([1, 2], device=device), max_steps=8)
     module, listened = written_out._installed("cpu"), []
     listen = module.listen
     monkeypatch.setattr(module, "listen", lambda *given: listened.append(listen(*given)) or listened[-1])
     layer.halting_unit.weight.data.abs_()
     layer.halting_unit.bias.data.fill_(-1)
-    seeds = (3 * torch.randn(2, adjacency.nodes, 3, generator=torch.manual_seed(1))).requires_grad_()
-    everybody = layer(seeds, adjacency, Noise([5, 6]))
+    seeds = 3 * torch.randn(2, adjacency.nodes, 3, generator=torch.manual_seed(1))
+    seeds = seeds.to(device).requires_grad_()
+    everybody = layer(seeds, adjacency, Noise([5, 6], device=device))
     early = everybody.steps.argsort(dim=1)[:, :4]
     assert everybody.steps.gather(1, early).max() < everybody.steps.max()
     answers = []
-    for given in (layer(seeds, adjacency, Noise([5, 6]), early), everybody):
+    for given in (layer(seeds, adjacency, Noise([5, 6], device=device), early), everybody):
         parts = [part.gather(1, early) for part in (given.steps, given.remainder)]
         output = given.output.gather(1, early[..., None].expand(-1, -1, 3))
         inputs = [seeds, *layer.halting_unit.parameters()]
@@ -117,39 +128,39 @@ def test_some_nodes_get_what_they_would_get_with_all(loops, operator, monkeypatc
 
 @pytest.mark.parametrize("rate", [0.0, 0.5, 0.3])
 @pytest.mark.parametrize("hidden", [5, 16, 64, 70])
-def test_two_layers_over_sparse_features(loops, hidden, rate):
+def test_two_layers_over_sparse_features(loops, device, hidden, rate):
     features = sparse.random(19, 31, density=0.2, random_state=np.random.default_rng(1), format="csr", dtype=np.float32)
-    x = SparseMatrix(Pattern(features), torch.as_tensor(features.data))
-    layers = TwoLayers(31, hidden, 4, rate=rate, noise=Noise([1, 2]))
-    for noise in (lambda: Noise([3, 4]), lambda: None):
+    x = SparseMatrix(Pattern(features, device=device), torch.as_tensor(features.data, device=device))
+    layers = TwoLayers(31, hidden, 4, rate=rate, noise=Noise([1, 2], device=device))
+    for noise in (lambda: Noise([3, 4], device=device), lambda: None):
         for fast, plain in of_both(lambda noise=noise: ([layers(x, noise())], list(layers.parameters()))):
             torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("channels", [1, 16, 33, 70])
 @pytest.mark.parametrize("shared", [True, False])
-def test_products(loops, shared, channels):
+def test_products(loops, device, shared, channels):
     rectangle = sparse.random(12, 9, density=0.3, random_state=np.random.default_rng(2), format="csr")
-    pattern = Pattern(rectangle)
+    pattern = Pattern(rectangle, device=device)
     torch.manual_seed(0)
-    values = torch.randn(pattern.entries) if shared else torch.randn(2, pattern.entries)
-    x = torch.randn(2, 9, channels, requires_grad=True)
+    values = torch.randn((pattern.entries,) if shared else (2, pattern.entries), device=device)
+    x = torch.randn(2, 9, channels, requires_grad=True, device=device)
     for rate in (0.0, 0.5, 0.2):
 
         def compute(rate=rate):
-            return [dropout(SparseMatrix(pattern, values), rate, Noise([1, 2])) @ x], [x]
+            return [dropout(SparseMatrix(pattern, values), rate, Noise([1, 2], device=device)) @ x], [x]
 
         for fast, plain in of_both(compute):
             torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
 
 
-def test_every_run_is_computed_as_if_alone(loops):
-    adjacency = Adjacency(random_graph(3), device="cpu", dtype=torch.float32)
-    layer = AdaptivePropagation(NormalizedAdjacency(), channels=4, noise=Noise([1, 1, 1]))
-    seeds = torch.rand(3, adjacency.nodes, 4)
-    together = layer(seeds, adjacency, Noise([7, 8, 9])).output
-    single = AdaptivePropagation(NormalizedAdjacency(), channels=4, noise=Noise([1]))
-    alone = single(seeds[1:2], adjacency, Noise([8])).output
+def test_every_run_is_computed_as_if_alone(loops, device):
+    adjacency = Adjacency(random_graph(3), device=device, dtype=torch.float32)
+    layer = AdaptivePropagation(NormalizedAdjacency(), channels=4, noise=Noise([1, 1, 1], device=device))
+    seeds = torch.rand(3, adjacency.nodes, 4, device=device)
+    together = layer(seeds, adjacency, Noise([7, 8, 9], device=device)).output
+    single = AdaptivePropagation(NormalizedAdjacency(), channels=4, noise=Noise([1], device=device))
+    alone = single(seeds[1:2], adjacency, Noise([8], device=device)).output
     assert torch.equal(together[1:2], alone)
 
 
@@ -160,18 +171,19 @@ def test_steps_over_many_rows_ask_for_them_ahead(monkeypatch):
     check_listening(adjacency, OPERATORS["teleport"], 20, 2, updates=0.5, training=True)
 
 
-def test_one_step_is_enough(loops):
-    adjacency = Adjacency(random_graph(2), device="cpu", dtype=torch.float32)
-    layer = AdaptivePropagation(NormalizedAdjacency(), channels=2, noise=Noise([1]), max_steps=1)
-    seeds = torch.rand(1, adjacency.nodes, 2, requires_grad=True)
-    for fast, plain in of_both(lambda: ([layer(seeds, adjacency, Noise([3])).output], [seeds])):
+def test_one_step_is_enough(loops, device):
+    adjacency = Adjacency(random_graph(2), device=device, dtype=torch.float32)
+    layer = AdaptivePropagation(NormalizedAdjacency(), channels=2, noise=Noise([1], device=device), max_steps=1)
+    seeds = torch.rand(1, adjacency.nodes, 2, requires_grad=True, device=device)
+    for fast, plain in of_both(lambda: ([layer(seeds, adjacency, Noise([3], device=device)).output], [seeds])):
         torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-6)
 
 
-def test_features_of_which_none_is_stored(loops):
-    x = SparseMatrix(Pattern(sparse.csr_matrix((5, 3), dtype=np.float32)), torch.empty(0))
-    layers = TwoLayers(3, 16, 2, rate=0.5, noise=Noise([1, 2]))
-    for noise in (lambda: Noise([3, 4]), lambda: None):
+def test_features_of_which_none_is_stored(loops, device):
+    pattern = Pattern(sparse.csr_matrix((5, 3), dtype=np.float32), device=device)
+    x = SparseMatrix(pattern, torch.empty(0, device=device))
+    layers = TwoLayers(3, 16, 2, rate=0.5, noise=Noise([1, 2], device=device))
+    for noise in (lambda: Noise([3, 4], device=device), lambda: None):
         for fast, plain in of_both(lambda noise=noise: ([layers(x, noise())], list(layers.parameters()))):
             torch.testing.assert_close(fast, plain)
 
@@ -180,27 +192,28 @@ def test_a_layer_wider_than_registers_goes_the_plain_way():
     assert loops_for(torch.ones(1), rows=1, width=WIDEST + 1) is None
 
 
-def test_features_with_a_gradient_get_it(loops):
+def test_features_with_a_gradient_get_it(loops, device):
     features = sparse.random(9, 7, density=0.4, random_state=np.random.default_rng(1), format="csr", dtype=np.float32)
-    values = torch.as_tensor(features.data).requires_grad_()
-    layers = TwoLayers(7, 16, 2, rate=0.0, noise=Noise([1]))
-    layers(SparseMatrix(Pattern(features), values)).square().sum().backward()
+    values = torch.as_tensor(features.data, device=device).requires_grad_()
+    layers = TwoLayers(7, 16, 2, rate=0.0, noise=Noise([1], device=device))
+    layers(SparseMatrix(Pattern(features, device=device), values)).square().sum().backward()
     assert values.grad is not None
     assert values.grad.abs().sum() > 0
 
 
-def test_double_precision_goes_the_plain_way(loops):
-    assert loops_for(torch.ones(1), rows=1, width=1) is not None
-    assert loops_for(torch.ones(1, dtype=torch.float64), rows=1, width=1) is None
+def test_double_precision_goes_the_plain_way(loops, device):
+    single = torch.ones(1, device=device)
+    assert loops_for(single, rows=1, width=1) is not None
+    assert loops_for(single.double(), rows=1, width=1) is None
     with plainly():
-        assert loops_for(torch.ones(1), rows=1, width=1) is None
+        assert loops_for(single, rows=1, width=1) is None
 
 
-def test_words_of_a_tape(loops):
+def test_words_of_a_tape(loops, device):
     """Also beyond what one program reads, and in the middle of a tape."""
     starts = [0, 12345, 2**64 - 1]
     for count in (1, 1500):
-        fast, plain = Noise(starts), Noise(starts)
+        fast, plain = Noise(starts, device=device), Noise(starts, device=device)
         for epoch in (0, 3):
             fast.seek(epoch)
             plain.seek(epoch)
@@ -210,12 +223,12 @@ def test_words_of_a_tape(loops):
                 assert torch.equal(fast.words(count), expected)
 
 
-def test_rows_that_a_warp_has_for_itself_and_more_steps_than_bits(loops):
+def test_rows_that_a_warp_has_for_itself_and_more_steps_than_bits(loops, device):
     """A hub, rows wider than what is handled at once, and, of a GPU's loops, more steps than a word has bits."""
     rng = np.random.default_rng(0)
     matrix = sparse.random(90, 90, density=0.02, random_state=rng, format="lil", dtype=np.float32)
     matrix[3], matrix[:, 4] = 1, 0.5
-    adjacency = Adjacency(matrix.tocsr(), device="cpu", dtype=torch.float32)
+    adjacency = Adjacency(matrix.tocsr(), device=device, dtype=torch.float32)
     assert adjacency.pattern.straight.heavy == 1
     check_listening(adjacency, OPERATORS["half dropped"], 3, 1, updates=0.0, training=True, max_steps=6)
     check_listening(adjacency, OPERATORS["half dropped"], 70, 1, updates=0.0, training=True, max_steps=2)
