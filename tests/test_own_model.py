@@ -11,6 +11,7 @@ import torch
 
 from apgcn import clean, load
 from apgcn.cli import run
+from apgcn.cli.given import Files
 from apgcn.cli.predict import asked_graph
 from apgcn.errors import BrokenFile, InvalidInput, MissingFile
 from apgcn.io.csv_files import write_csv
@@ -79,7 +80,7 @@ def test_new_nodes_get_what_they_would_get_in_the_whole_graph(model, tables, tmp
     for name, chosen in (("old", False), ("new", True)):
         lines = [line for line, one in zip(edges[1:], is_new, strict=True) if one == chosen]
         (tmp_path / f"{name}_edges.csv").write_text("\n".join([edges[0], *lines]))
-    old = asked_graph(saved, edges=tmp_path / "old_edges.csv", nodes=tmp_path / "old_nodes.csv", add=False)
+    old = asked_graph(saved, Files(tmp_path / "old_edges.csv", tmp_path / "old_nodes.csv", None), add=False)
     split = hold_out(old.labels)
     smaller = SavedModel(
         fit(old, split, saved.fitted.model, TrainingSettings(max_epochs=1)), old, saved.encoding, saved.reading
@@ -87,7 +88,7 @@ def test_new_nodes_get_what_they_would_get_in_the_whole_graph(model, tables, tmp
     smaller.fitted.weights.update(saved.fitted.weights)
     save_model(tmp_path / "smaller", smaller)
     options = ["--edges", tmp_path / "new_edges.csv", "--nodes", tmp_path / "new_nodes.csv", "--add"]
-    grown = asked_graph(load_model(tmp_path / "smaller"), edges=options[1], nodes=options[3], add=True)
+    grown = asked_graph(load_model(tmp_path / "smaller"), Files(options[1], options[3], None), add=True)
     said, whole = saved.fitted.predict(grown), saved.fitted.predict(saved.graph)
     order = [grown.node_names.index(name) for name in saved.graph.node_names]
     np.testing.assert_allclose(said.probabilities[order], whole.probabilities, atol=1e-5)

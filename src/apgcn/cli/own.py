@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -12,18 +13,19 @@ import numpy as np
 from rich.markup import escape
 
 from apgcn.cli import show
+from apgcn.cli.given import Files
 from apgcn.cli.watching import say
 from apgcn.errors import InvalidInput
 from apgcn.io.assembling import Reading
 
 
 def train_own(
-    edges: Path,
-    nodes: Path,
+    files: Files,
     reading: Reading,
     *,
     model: str,
     changes: dict[str, Any],
+    trials: int,
     initialisations: int,
     test_share: float,
     seed: int,
@@ -31,30 +33,29 @@ def train_own(
     out: Path,
     as_json: bool,
 ) -> None:
-    """Read, split, train, judge, save, and say what was done."""
+    """Read, split, search settings if asked to, train, judge, save, and say what was done."""
     from apgcn.devices import resolve
-    from apgcn.io.assembling import assemble
     from apgcn.io.folders import new_folder
-    from apgcn.io.own import read_table
     from apgcn.models.catalogue import settings_of
     from apgcn.own.fitting import fit
     from apgcn.own.holdout import hold_out
     from apgcn.own.saved import SavedModel, fill
     from apgcn.training.paper import divide_settings
 
-    if reading.label is None:
+    if reading.label is None and not files.arrays:
         raise InvalidInput("--label must name the column of --nodes that holds the classes.")
     if not settings_of(model).has_weights:
         raise InvalidInput(f"--model must be one that is trained and kept, but {model} has no weights.")
     place = resolve(device)
     chosen, training = divide_settings(model, changes)
-    read = assemble(read_table(edges), read_table(nodes), reading, name=out.name or "graph")
-    for note in read.notes:
-        say(note)
-    graph = read.graph
+    read = files.read(reading)
+    graph = replace(read.graph, name=out.name or "graph")
     split = hold_out(graph.labels, test=test_share, seed=seed)
     started = time.perf_counter()
     with new_folder(out) as folder:
+        tried = _tuned(graph, split, model, changes, trials=trials, seed=seed, device=place) if trials else []
+        if tried:
+            chosen, training = divide_settings(model, tried[0].settings)
         with show.progress_bar(initialisations, label=f"{chosen.title} on {graph.name}") as report:
             fitted = fit(
                 graph,
@@ -68,6 +69,7 @@ def train_own(
             )
         said = fitted.predict(graph, device=place)
         fitted.notes["seconds"] = time.perf_counter() - started
+        fitted.notes["tried"] = [one._asdict() for one in tried]
         fill(folder, SavedModel(fitted, graph, read.encoding, reading))
     summary = {
         "nodes": graph.num_nodes,
@@ -85,6 +87,16 @@ def train_own(
         print(json.dumps(summary, allow_nan=False))
     else:
         _show(summary, steps=np.rint(said.steps).astype(int), title=chosen.title, max_steps=chosen.max_steps)
+
+
+def _tuned(graph: Any, split: Any, model: str, changes: dict[str, Any], *, trials: int, **how: Any) -> list[Any]:
+    from apgcn.own.tuning import tune
+
+    def tell(number: int, tried: Any) -> None:
+        searched = ", ".join(f"{name} {value:g}" for name, value in tried.settings.items() if name not in changes)
+        say(f"trial {number} of {trials}: {100 * tried.accuracy:.2f} % with {searched or 'the settings as they are'}")
+
+    return tune(graph, split, model, changes, trials=trials, tell=tell, **how)
 
 
 def _show(summary: dict[str, Any], *, steps: np.ndarray, title: str, max_steps: int) -> None:
@@ -108,6 +120,13 @@ def _show(summary: dict[str, Any], *, steps: np.ndarray, title: str, max_steps: 
     console.print(f"steps K: [bold]{steps.mean():.2f}[/] on average")
     for line in show.histogram(np.bincount(steps, minlength=max_steps + 1)[1:].tolist()):
         console.print(line)
+    if summary["tried"]:
+        best = summary["tried"][0]
+        found = ", ".join(f"{name} {value}" for name, value in best["settings"].items()) or "those from before"
+        console.print(
+            f"best of {len(summary['tried'])} settings tried: {escape(found)}; accuracy {100 * best['accuracy']:.2f} % "
+            "on labelled nodes that these trials neither trained nor stopped on"
+        )
     if summary["diverged"]:
         console.print(f"{summary['diverged']} initialisations diverged and are left out")
     console.print(f"epochs {', '.join(map(str, summary['epochs']))}; {show.duration(summary['seconds'])}")

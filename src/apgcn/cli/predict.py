@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apgcn.cli.watching import say
+from apgcn.cli.given import GRAPH, Files, say_all
 from apgcn.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def predict(
     out: Annotated[Path, typer.Option(help="The table to write, .csv or .parquet.")],
     edges: Annotated[Path | None, typer.Option(help="Edges of another graph; without it, the model's own.")] = None,
     nodes: Annotated[Path | None, typer.Option(help="Nodes of that graph.")] = None,
+    graph: GRAPH = None,
     add: Annotated[bool, typer.Option("--add", help="Add these nodes and edges to the model's own graph.")] = False,
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Also write the probability of every class.")
@@ -35,11 +36,11 @@ def predict(
     from apgcn.own.saved import load_model
 
     saved = load_model(model)
-    graph = asked_graph(saved, edges=edges, nodes=nodes, add=add)
-    said = saved.fitted.predict(graph, device=device)
-    write_predictions(out, graph, said, saved.fitted.class_names, probabilities=probabilities)
+    asked = asked_graph(saved, Files(edges, nodes, graph), add=add)
+    said = saved.fitted.predict(asked, device=device)
+    write_predictions(out, asked, said, saved.fitted.class_names, probabilities=probabilities)
     summary = {
-        "nodes": graph.num_nodes,
+        "nodes": asked.num_nodes,
         "steps_mean": float(said.steps.mean()),
         "certainty_mean": float(said.certainty.mean()),
         "out": str(out),
@@ -48,29 +49,29 @@ def predict(
         print(json.dumps(summary))
     else:
         certain, steps = 100 * said.certainty.mean(), said.steps.mean()
-        print(f"{graph.num_nodes:,} nodes, {certain:.1f} % certain and {steps:.2f} steps on average: {out}")
+        print(f"{asked.num_nodes:,} nodes, {certain:.1f} % certain and {steps:.2f} steps on average: {out}")
 
 
-def asked_graph(saved: SavedModel, *, edges: Path | None, nodes: Path | None, add: bool) -> Graph:
+def asked_graph(saved: SavedModel, files: Files, *, add: bool) -> Graph:
     """The model's own graph, another one, or its own with more nodes."""
-    from apgcn.io.assembling import assemble
+    from apgcn.io.assembling import Reading
     from apgcn.io.extending import extend
     from apgcn.io.own import read_table
 
-    if (edges is None) != (nodes is None):
-        raise InvalidInput("--edges and --nodes must be given together, or neither.")
-    if edges is None or nodes is None:
-        if add:
-            raise InvalidInput("--add must come with --edges and --nodes, which say what to add.")
+    if add and (files.edges is None or files.nodes is None):
+        raise InvalidInput("--add must come with --edges and --nodes, which say what to add.")
+    if not files.given:
         return saved.graph
-    if saved.encoding is None or saved.reading is None:
-        raise InvalidInput("the model was trained on arrays, not on tables; ask APGCNClassifier.load(folder) instead.")
-    tables = read_table(edges), read_table(nodes)
-    if add:
-        read = extend(saved.graph, *tables, saved.reading, saved.encoding)
-    else:
-        names = saved.fitted.class_names
-        read = assemble(*tables, saved.reading, name=saved.graph.name, encoding=saved.encoding, class_names=names)
-    for note in read.notes:
-        say(note)
-    return read.graph
+    if saved.encoding is None and not files.arrays:
+        raise InvalidInput(
+            "the model was trained on arrays, which have no columns; give --graph with an .npz, or ask "
+            "APGCNClassifier.load(folder)."
+        )
+    if saved.encoding is not None and files.arrays:
+        raise InvalidInput("the model was trained on columns, which an .npz has not; give tables or a .graphml.")
+    reading = saved.reading or Reading()
+    if add and files.edges is not None and files.nodes is not None and saved.encoding is not None:
+        read = extend(saved.graph, read_table(files.edges), read_table(files.nodes), reading, saved.encoding)
+        say_all(read.notes)
+        return read.graph
+    return files.read(reading, encoding=saved.encoding, class_names=saved.fitted.class_names).graph

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from apgcn.cli import show
+from apgcn.cli.given import EDGES, GRAPH, NODES, Files
 from apgcn.cli.own import train_own
 from apgcn.cli.settings import parse_settings
 from apgcn.cli.watching import say
@@ -48,10 +49,9 @@ def train(
     out: Annotated[
         Path | None, typer.Option(help="New folder for weights, steps, histories and summary, or for one's own model.")
     ] = None,
-    edges: Annotated[
-        Path | None, typer.Option(help="One's own graph: a table (.csv, .tsv, .parquet) of edges.")
-    ] = None,
-    nodes: Annotated[Path | None, typer.Option(help="A table of its nodes.")] = None,
+    edges: EDGES = None,
+    nodes: NODES = None,
+    graph_file: GRAPH = None,
     label: Annotated[str | None, typer.Option(help="The column of classes, empty where unknown.")] = None,
     id_column: Annotated[
         str | None, typer.Option("--id", help="The column of ids; default: id, node, name or the first.")
@@ -66,6 +66,9 @@ def train(
     words: Annotated[str | None, typer.Option(help="Columns of text: a feature for each word.")] = None,
     ignore: Annotated[str | None, typer.Option(help="Columns that are no features.")] = None,
     test_share: Annotated[float, typer.Option(help="Share of the labelled nodes kept for judging.")] = 0.0,
+    trials: Annotated[
+        int, typer.Option("--tune", metavar="TRIALS", help="Of one's own graph, search settings first: so many trials.")
+    ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Train AP-GCN or another model on a benchmark graph or on one's own, and say how far its nodes listened."""
@@ -98,19 +101,19 @@ def train(
         words=_names(words),
         ignore=_names(ignore),
     )
-    if edges is not None or nodes is not None:
-        if edges is None or nodes is None:
-            raise InvalidInput("--edges and --nodes must be given together.")
+    files = Files(edges, nodes, graph_file)
+    check_whole("tune", trials, least=0)
+    if files.given:
         if dataset is not None or settings is not None:
             raise InvalidInput("one's own graph has no name in the catalogue and no settings there; leave them out.")
         if out is None:
             raise InvalidInput("--out must name the new folder of the model.")
         train_own(
-            edges,
-            nodes,
+            files,
             reading,
             model=model,
             changes=parse_settings(typed, model=model),
+            trials=trials,
             initialisations=runs,
             test_share=test_share,
             seed=seed,
@@ -119,6 +122,8 @@ def train(
             as_json=as_json,
         )
         return
+    if trials:
+        raise InvalidInput(f"--tune is for one's own graph; of a benchmark graph say: apgcn tune {dataset or 'cora'}.")
     if reading != Reading() or test_share:
         raise InvalidInput("what columns mean is for one's own graph: give --edges and --nodes, too.")
     dataset = dataset or "cora"

@@ -42,9 +42,9 @@ def tune(
     from apgcn.datasets import describe
     from apgcn.experiments.store import Store
     from apgcn.experiments.trials import content as trials_so_far
-    from apgcn.experiments.tuning import searched
     from apgcn.experiments.tuning import tune as find
     from apgcn.models.catalogue import settings_of
+    from apgcn.training.searching import searched
 
     describe(dataset)
     settings_of(model)

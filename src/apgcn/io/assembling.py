@@ -51,10 +51,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class ReadGraph:
-    """A graph, how its features were made, and what is to be said about what was read."""
+    """A graph, how its features were made of columns (None if they came as they are), and what is to be said."""
 
     graph: Graph
-    encoding: Encoding
+    encoding: Encoding | None
     notes: list[str] = field(default_factory=list)
 
 

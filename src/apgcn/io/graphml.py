@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from apgcn.errors import InvalidInput, MissingFile
@@ -12,8 +13,8 @@ from apgcn.io.networkx_graphs import from_networkx, networkx_package, to_network
 from apgcn.io.whole import write_whole
 
 
-def read_graphml(path: Path, reading: Reading = Reading(), *, name: str | None = None) -> ReadGraph:
-    """Read a graph with the attributes of its nodes and edges."""
+def read_graphml(path: Path, reading: Reading = Reading(), **trained: Any) -> ReadGraph:
+    """Read a graph with the attributes of its nodes and edges; `trained` is as in `assemble`."""
     nx = networkx_package()
     path = Path(path)
     if path.is_dir():
@@ -30,7 +31,7 @@ def read_graphml(path: Path, reading: Reading = Reading(), *, name: str | None =
         raise InvalidInput(f"{path}, line {error.position[0]} must be XML, but is not ({error}).") from None
     except Exception as error:  # networkx tells of a strange file in many ways
         raise InvalidInput(f"{path} must be a GraphML file, but cannot be read as one ({error!r}).") from error
-    return from_networkx(graph, reading, name=name or path.stem)
+    return from_networkx(graph, reading, name=str(path), **trained)
 
 
 def write_graphml(path: Path, graph: Graph) -> None:

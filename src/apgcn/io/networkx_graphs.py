@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from apgcn.errors import InvalidInput, MissingPackage
 from apgcn.graph import Graph
 from apgcn.io.assembling import ReadGraph, Reading, assemble
+from apgcn.io.encoding import Encoding
 from apgcn.io.tables import Table
 
 if TYPE_CHECKING:
@@ -19,8 +20,15 @@ if TYPE_CHECKING:
 ID, SOURCE, TARGET = "node of networkx", "source of networkx", "target of networkx"  # columns nobody else has
 
 
-def from_networkx(graph: networkx.Graph, reading: Reading = Reading(), *, name: str = "graph") -> ReadGraph:
-    """Take nodes, edges and their attributes; an attribute that a node lacks is missing.
+def from_networkx(
+    graph: networkx.Graph,
+    reading: Reading = Reading(),
+    *,
+    name: str = "graph",
+    encoding: Encoding | None = None,
+    class_names: Sequence[str] | None = None,
+) -> ReadGraph:
+    """Take nodes, edges and their attributes; an attribute that a node lacks is missing. See `assemble`.
 
     Examples
     --------
@@ -31,12 +39,12 @@ def from_networkx(graph: networkx.Graph, reading: Reading = Reading(), *, name: 
     >>> from_networkx(club, Reading(label="club")).graph
     Graph('graph', nodes=34, directed_edges=156, features=1, classes=2)
     """
-    nodes, edges = tables_of(graph)
+    nodes, edges = tables_of(graph, source=name)
     reading = replace(reading, id=ID, source=SOURCE, target=TARGET, directed=reading.directed or graph.is_directed())
-    return assemble(edges, nodes, reading, name=name)
+    return assemble(edges, nodes, reading, name=name, encoding=encoding, class_names=class_names)
 
 
-def tables_of(graph: networkx.Graph, *, source: str = "the graph") -> tuple[Table, Table]:
+def tables_of(graph: networkx.Graph, *, source: str) -> tuple[Table, Table]:
     """A table of nodes and a table of edges."""
     names: dict[Hashable, str] = {node: str(node) for node in graph.nodes}
     nodes = _table(f"nodes of {source}", [{ID: names[node], **_named(given)} for node, given in graph.nodes(data=True)])

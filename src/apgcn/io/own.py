@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from apgcn.errors import InvalidInput
+from apgcn.io.assembling import ReadGraph, Reading
 from apgcn.io.csv_files import read_csv
+from apgcn.io.graphml import read_graphml
+from apgcn.io.npz import read_npz
 from apgcn.io.parquet import read_parquet
+from apgcn.io.scipy_graphs import settled
 from apgcn.io.tables import Table
 
 TEXT = (".csv", ".tsv", ".txt", "")
 PARQUET = (".parquet", ".pq")
+GRAPHML = (".graphml", ".xml")
 
 
 def read_table(path: Path) -> Table:
@@ -27,3 +33,24 @@ def read_table(path: Path) -> Table:
     if path.suffix.lower() in TEXT or path.is_dir():
         return read_csv(path)
     raise InvalidInput(f"{path} must be a table, .csv, .tsv, .txt or .parquet, got {path.suffix}; export it as CSV.")
+
+
+def read_graph(path: Path, reading: Reading = Reading(), **trained: Any) -> ReadGraph:
+    """Read a whole graph from one file, GraphML or our archive; `trained` is as in `assemble`.
+
+    Raises
+    ------
+    InvalidInput
+        If its name ends in something else than .graphml, .xml or .npz, or if an archive, whose features and labels have
+        no names, comes with a meaning of columns.
+    """
+    path = Path(path)
+    if path.suffix.lower() in GRAPHML or path.is_dir():
+        return read_graphml(path, reading, **trained)
+    if path.suffix.lower() != ".npz":
+        raise InvalidInput(
+            f"{path} must be a graph, .graphml or .npz, got {path.suffix}; tables are given as --edges and --nodes."
+        )
+    if reading != Reading(directed=reading.directed):
+        raise InvalidInput(f"{path} holds arrays, not columns: leave out --label and what else is said about columns.")
+    return settled(read_npz(path, name=str(path)), directed=reading.directed)
