@@ -15,6 +15,7 @@ from apgcn.errors import InvalidInput, UnknownName
 from apgcn.explain.layout import positions
 from apgcn.graph import Graph
 from apgcn.own.fitted import Predicted
+from apgcn.own.judging import judged
 from apgcn.own.saved import SavedModel
 
 MOST = 20_000  # nodes that a page draws
@@ -28,6 +29,7 @@ def content(saved: SavedModel, *, node: str | None = None, most: int = MOST) -> 
     """
     graph, fitted = saved.graph, saved.fitted
     said = fitted.predict(graph)
+    found = judged(said, graph, fitted.split)
     shown = _around(graph, node, most=most)
     heard, seeds, unit, bias = _listening(saved)
     heard = heard[shown][:, shown]
@@ -64,8 +66,8 @@ def content(saved: SavedModel, *, node: str | None = None, most: int = MOST) -> 
         "bias": bias,
         "tables": tables(graph, said, sets),
         "confusion": _confusion(graph, said, sets),
-        "reliability": fitted.notes["test"]["reliability"] or fitted.notes["stopping"]["reliability"],
-        "judged": {name: _short(fitted.notes[name]) for name in ("stopping", "test")},
+        "reliability": found["test"]["reliability"] or found["stopping"]["reliability"],
+        "judged": {name: _short(found[name]) for name in ("stopping", "test")},
     }
 
 

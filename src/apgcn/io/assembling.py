@@ -48,6 +48,16 @@ class Reading:
     words: Sequence[str] = ()
     ignore: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        for name in ("label", "id", "source", "target", "weight"):
+            if not isinstance(getattr(self, name), str | None):
+                raise InvalidInput(f"{name} must be the name of a column, got {getattr(self, name)!r}.")
+        for name in ("one_hot", "words", "ignore"):
+            given = getattr(self, name)
+            if isinstance(given, str) or not all(isinstance(column, str) for column in given):
+                raise InvalidInput(f"{name} must be a list of columns, got {given!r}.")
+            object.__setattr__(self, name, tuple(given))
+
 
 @dataclass(frozen=True)
 class ReadGraph:

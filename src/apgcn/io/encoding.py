@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy import sparse
@@ -102,8 +102,17 @@ class Encoding:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Encoding:
-        columns = tuple(Column(**{**one, "values": tuple(one["values"])}) for one in given["columns"])
-        return cls(columns=columns, sums_to_one=bool(given["sums_to_one"]))
+        return cls(columns=tuple(map(_column, given["columns"])), sums_to_one=bool(given["sums_to_one"]))
+
+
+def _column(given: Mapping[str, Any]) -> Column:
+    column = Column(**{**given, "values": tuple(given["values"])})
+    texts = (column.name, *column.values)
+    if column.kind not in get_args(Kind) or not all(isinstance(text, str) for text in texts):
+        raise InvalidInput(f"a column must have a name, a kind and texts as values, got {given!r}.")
+    if not np.isfinite([column.center, column.scale]).all() or not column.scale:
+        raise InvalidInput(f"column {column.name!r} must have a finite center and a scale that is not 0.")
+    return column
 
 
 def find_encoding(

@@ -95,14 +95,18 @@ def load_model(folder: Path) -> SavedModel:
     """
     folder = Path(folder)
     content = _page(folder)
-    for name, checksum in content["checksums"].items():
-        if _checksum(_bytes(folder / name)) != checksum:
-            raise BrokenFile(f"{folder / name} must be as it was saved, but it was altered or cut off; train again.")
     try:
+        for name in (WEIGHTS, GRAPH):
+            if _checksum(_bytes(folder / name)) != content["checksums"][name]:
+                raise BrokenFile(
+                    f"{folder / name} must be as it was saved, but it was altered or cut off; train again."
+                )
         return _loaded(folder, content)
+    except (MissingFile, BrokenFile):
+        raise
     except ApgcnError as error:
         raise BrokenFile(f"{folder} cannot be loaded by apgcn {__version__}: {error}") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RuntimeError) as error:
         raise BrokenFile(f"{folder} is no model that apgcn {__version__} knows ({error!r}).") from error
 
 
@@ -144,7 +148,7 @@ def _loaded(folder: Path, content: Mapping[str, Any]) -> SavedModel:
         weights = load(_bytes(folder / WEIGHTS))
     except SafetensorError as error:
         raise BrokenFile(f"{folder / WEIGHTS} is not a file of weights ({error}).") from error
-    graph = read_npz(folder / GRAPH, name=content["graph"]["name"])
+    graph = read_npz(folder / GRAPH, name=str(content["graph"]["name"]))
     if fingerprint(graph) != content["graph"]["fingerprint"]:
         raise BrokenFile(f"{folder / GRAPH} is not the graph that the model was trained on.")
     sets = {name: np.array(content["split"][name], dtype=np.int64) for name in SETS}
@@ -153,11 +157,12 @@ def _loaded(folder: Path, content: Mapping[str, Any]) -> SavedModel:
         training=_settings(TrainingSettings, content["training"]),
         weights=weights,
         class_names=tuple(content["classes"]),
-        features=content["features"],
-        temperature=content["temperature"],
-        split=Split(seed=content["split"]["seed"], **sets),
-        notes=content["notes"],
+        features=graph.num_features,
+        temperature=float(content["temperature"]),
+        split=Split(seed=int(content["split"]["seed"]), **sets),
+        notes={**content["notes"], "epochs": [int(epochs) for epochs in content["notes"]["epochs"]]},
     )
+    _check(fitted, graph)
     encoding, reading = content["encoding"], content["reading"]
     return SavedModel(
         fitted=fitted,
@@ -165,6 +170,19 @@ def _loaded(folder: Path, content: Mapping[str, Any]) -> SavedModel:
         encoding=Encoding.from_json(encoding) if encoding else None,
         reading=Reading(**reading) if reading else None,
     )
+
+
+def _check(fitted: Fitted, graph: Graph) -> None:
+    """Whether the parts of a folder are about the same model and graph."""
+    if not 0 < fitted.temperature < float("inf"):
+        raise InvalidInput(f"temperature must be a number above 0, got {fitted.temperature}.")
+    if fitted.class_names != graph.class_names:
+        raise InvalidInput("the classes of the model must be those of its graph.")
+    for name in SETS:
+        nodes = getattr(fitted.split, name)
+        if nodes.ndim != 1 or (len(nodes) and not 0 <= nodes.min() <= nodes.max() < graph.num_nodes):
+            raise InvalidInput(f"the split's {name} nodes must be nodes of the graph.")
+    fitted.built(graph)  # do the weights fit?
 
 
 def _settings(kind: Any, given: Mapping[str, Any]) -> Any:
