@@ -15,6 +15,7 @@ from apgcn import __version__
 from apgcn.cli.bench import bench
 from apgcn.cli.datasets import datasets
 from apgcn.cli.explain import explain
+from apgcn.cli.export import export
 from apgcn.cli.models import models
 from apgcn.cli.predict import predict
 from apgcn.cli.report import report
@@ -38,6 +39,7 @@ app = typer.Typer(
 app.command()(train)
 app.command()(predict)
 app.command()(explain)
+app.command()(export)
 app.command()(reproduce)
 app.command()(status)
 app.command()(report)

@@ -1,0 +1,57 @@
+"""From two tables to predictions for nodes that came later, in Python; the commands do the same."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from apgcn import load
+from apgcn.io.assembling import Reading, assemble
+from apgcn.io.csv_files import write_csv
+from apgcn.io.own import read_table
+from apgcn.models.apgcn import APGCNSettings
+from apgcn.own.fitting import fit
+from apgcn.own.holdout import hold_out
+from apgcn.own.predictions import write_predictions
+from apgcn.own.saved import SavedModel, load_model, save_model
+from apgcn.training.settings import TrainingSettings
+
+
+def write_tables(folder: Path) -> None:
+    """Cora as a user would have it: ids of papers, their words, and a topic that one in five has."""
+    cora = load("cora")
+    ids, links = cora.node_names, cora.adjacency.tocoo()
+    write_csv(
+        folder / "edges.csv",
+        ["source", "target"],
+        ((ids[i], ids[j]) for i, j in zip(links.row, links.col, strict=True)),
+    )
+    known = np.random.default_rng(0).random(cora.num_nodes) < 0.2
+    topics = [cora.class_names[label] if one else "" for label, one in zip(cora.labels, known, strict=True)]
+    words = cora.features.toarray().astype(int)
+    header = ["id", "topic", *(f"word {number}" for number in range(cora.num_features))]
+    write_csv(folder / "nodes.csv", header, ([*row[:2], *row[2]] for row in zip(ids, topics, words, strict=True)))
+
+
+def main() -> float:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        write_tables(folder)
+        reading = Reading(label="topic")
+        read = assemble(read_table(folder / "edges.csv"), read_table(folder / "nodes.csv"), reading, name="papers")
+        print(*read.notes, sep="\n")
+
+        split = hold_out(read.graph.labels, test=0.2)
+        fitted = fit(read.graph, split, APGCNSettings(), TrainingSettings())
+        print(f"{100 * fitted.notes['test']['accuracy']:.1f} % of {len(split.test)} test nodes")
+
+        save_model(folder / "model", SavedModel(fitted, read.graph, read.encoding, reading))
+        saved = load_model(folder / "model")
+        said = saved.fitted.predict(saved.graph)
+        write_predictions(folder / "predictions.csv", saved.graph, said, saved.fitted.class_names)
+        print(*(folder / "predictions.csv").read_text().splitlines()[:4], sep="\n")
+        return fitted.notes["test"]["accuracy"]
+
+
+if __name__ == "__main__":
+    main()

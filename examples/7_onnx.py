@@ -1,0 +1,40 @@
+"""A trained model in another runtime: ONNX, asked about a graph of another size."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import onnxruntime
+
+from apgcn import clean, load
+from apgcn.cleaning import subgraph
+from apgcn.models.apgcn import APGCNSettings
+from apgcn.own.fitting import fit
+from apgcn.own.holdout import hold_out
+from apgcn.own.onnx_files import write_onnx
+from apgcn.training.settings import TrainingSettings
+
+
+def main() -> float:
+    graph = clean(load("cora"))
+    fitted = fit(graph, hold_out(graph.labels), APGCNSettings(), TrainingSettings(max_epochs=30), initialisations=2)
+    part = subgraph(graph, np.arange(500))
+    links = part.adjacency.tocoo()
+    with TemporaryDirectory() as folder:
+        write_onnx(Path(folder) / "model.onnx", fitted)
+        session = onnxruntime.InferenceSession(Path(folder) / "model.onnx")
+        probabilities, steps = session.run(
+            None,
+            {
+                "x": part.features.toarray(),
+                "edge_index": np.stack([links.row, links.col]).astype(np.int64),
+                "edge_weight": links.data,
+            },
+        )
+    said = fitted.predict(part)
+    print(f"{len(steps)} nodes, K {steps.mean():.2f}, the same steps: {np.array_equal(steps, said.steps)}")
+    return float(np.abs(probabilities - said.probabilities).max())
+
+
+if __name__ == "__main__":
+    main()

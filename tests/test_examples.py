@@ -1,0 +1,61 @@
+"""What the examples show is so."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.fixture(autouse=True)
+def own_random_numbers():
+    with torch.random.fork_rng(devices=[]):
+        yield
+
+
+def main_of(name):
+    (path,) = EXAMPLES.glob(f"?_{name}.py")
+    return runpy.run_path(str(path))["main"]
+
+
+def test_two_tables(capsys):
+    assert main_of("two_tables")() > 0.75
+    assert re.search(r"id,prediction,probability,steps\n31336,\w+,0\.\d+,\d+\n", capsys.readouterr().out)
+
+
+def test_scikit_learn():
+    found = main_of("scikit_learn")()
+    assert found[0.001] > found[0.1] > 0.5
+
+
+def test_a_training_loop():
+    assert main_of("training_loop")() > 0.78
+
+
+def test_any_operator():
+    accuracy, steps = main_of("any_operator")(0.05)
+    assert accuracy > 0.7
+    assert steps < 5
+
+
+def test_whole_graphs_are_told_apart_by_the_weights_of_their_edges():
+    main = main_of("whole_graphs")
+    assert main() > 0.95
+    assert main(use_weights=False) < 0.6
+
+
+def test_edges():
+    assert main_of("edges")() > 0.65
+
+
+def test_onnx():
+    assert main_of("onnx")() < 1e-5
+
+
+def test_every_example_is_tested_and_begins_with_what_it_shows():
+    for path in EXAMPLES.glob("*.py"):
+        assert f'main_of("{path.stem[2:]}")' in Path(__file__).read_text()
+        assert path.read_text().startswith('"""')
