@@ -20,6 +20,7 @@ from apgcn.io.npz import read_npz, write_npz
 from apgcn.io.own import read_table
 from apgcn.io.parquet import read_parquet, write_parquet
 from apgcn.io.pyg import from_pyg, to_pyg
+from apgcn.io.scipy_graphs import from_scipy, read_scipy, write_scipy
 from apgcn.io.tables import Table
 
 EDGES = Table("edges", ("source", "target", "weight"), [["a", "b", "c"], ["b", "c", "d"], ["1", "0.5", "2"]])
@@ -220,3 +221,72 @@ def test_pytorch_geometric_there_and_back(own):
     data.edge_index = torch.tensor([[0], [9]])
     with pytest.raises(InvalidInput, match="edge_index must hold nodes from 0 to 3"):
         from_pyg(data)
+
+
+def test_scipy_there_and_back(tmp_path, own):
+    write_scipy(tmp_path / "edges.npz", own)
+    read = from_scipy(read_scipy(tmp_path / "edges.npz"), own.features, own.labels)
+    same(replace(own, class_names=("0", "1")), read.graph)
+    assert read.encoding is None
+    assert read.notes == []
+
+
+def test_what_a_matrix_loses_is_said():
+    one_way = sparse.csr_matrix([[5, 2, 0, 0], [1, 0, 3, 0], [0, 0, 0, 0], [0, 0, 0, 0]])
+    read = from_scipy(one_way, np.eye(4))
+    assert read.graph.adjacency.toarray().tolist() == [[0, 2, 0, 0], [2, 0, 3, 0], [0, 3, 0, 0], [0, 0, 0, 0]]
+    assert read.notes == [
+        "graph: 1 edges from a node to itself are left out.",
+        "graph: 2 edges differ by direction and count in both, with the larger weight.",
+        "1 of 4 nodes have no edge and are judged by their own features alone.",
+    ]
+    kept = from_scipy(one_way, np.eye(4), directed=True).graph.adjacency.toarray()
+    assert kept.tolist() == [[0, 2, 0, 0], [1, 0, 3, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
+
+
+def test_a_file_that_is_no_matrix_is_told_in_words(tmp_path):
+    (tmp_path / "text.npz").write_text("no")
+    np.savez(tmp_path / "other.npz", a=np.eye(2))
+    for name, sentence in (
+        ("text.npz", "must be a sparse matrix of scipy"),
+        ("other.npz", "must be a sparse matrix of scipy"),
+        ("none.npz", "there is no such file"),
+        (".", "it is a folder"),
+    ):
+        with pytest.raises(ApgcnError, match=sentence):
+            read_scipy(tmp_path / name)
+    with pytest.raises(InvalidInput, match="must be a sparse matrix of scipy, got ndarray"):
+        from_scipy(np.eye(2), np.eye(2))
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "sentence"),
+    [
+        ("x", torch.tensor(1.0), r"x must be numbers of shape \(nodes, features\)"),
+        ("edge_index", torch.zeros(3, 2, dtype=torch.int64), r"edge_index must be whole numbers of shape \(2, edges\)"),
+        ("edge_index", torch.zeros(2, 2), "edge_index must be whole numbers"),
+        ("edge_index", torch.tensor([[0], [9]]), "edge_index must hold nodes from 0 to 3"),
+        ("edge_weight", torch.ones(2, 1), "edge_weight must have shape"),
+        ("y", torch.ones(3, dtype=torch.int64), "4 nodes but 3 labels"),
+    ],
+)
+def test_a_broken_data_is_told_in_words(own, part, value, sentence):
+    data = to_pyg(own)
+    data[part] = value
+    with pytest.raises(InvalidInput, match=sentence):
+        from_pyg(data)
+
+
+def test_a_data_may_be_sparse_or_half_as_exact(own):
+    data = to_pyg(own)
+    data.x = data.x.to_sparse()
+    same(own, from_pyg(data))
+    data.x = torch.ones(4, 2, dtype=torch.bfloat16)
+    assert from_pyg(data).features.tolist() == [[1, 1]] * 4
+
+
+def test_columns_are_named_by_text():
+    with pytest.raises(InvalidInput, match="words must be a list of columns, got 'text'"):
+        Reading(words="text")
+    with pytest.raises(InvalidInput, match="id must be the name of a column, got 3"):
+        Reading(id=3)

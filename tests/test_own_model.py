@@ -9,17 +9,25 @@ import numpy as np
 import pytest
 import torch
 
-from apgcn import clean, load
+from apgcn import Graph, clean, load
+from apgcn.cleaning import subgraph
 from apgcn.cli import run
 from apgcn.cli.given import Files
 from apgcn.cli.predict import asked_graph
 from apgcn.errors import BrokenFile, InvalidInput, MissingFile
 from apgcn.io.csv_files import write_csv
+from apgcn.io.graphml import write_graphml
+from apgcn.io.npz import write_npz
 from apgcn.models.apgcn import APGCNSettings
+from apgcn.models.catalogue import settings_of
+from apgcn.own import saved as saved_models
 from apgcn.own.calibration import expected_calibration_error, reliability, temperature_for
 from apgcn.own.fitting import fit
 from apgcn.own.holdout import hold_out
+from apgcn.own.onnx_files import write_onnx
 from apgcn.own.saved import SavedModel, load_model, save_model
+from apgcn.own.tuning import tune
+from apgcn.training.searching import searched
 from apgcn.training.settings import TrainingSettings
 
 QUICK = ["--set", "max_epochs=200"]
@@ -101,6 +109,8 @@ def test_new_nodes_get_what_they_would_get_in_the_whole_graph(model, tables, tmp
         (["predict", "MODEL", "--out", "p.csv", "--edges", "EDGES"], "--edges and --nodes must be given together"),
         (["predict", "MODEL", "--out", "p.csv", "--add"], "--add must come with --edges and --nodes"),
         (["predict", "nowhere", "--out", "p.csv"], "nowhere must be the folder of a trained model"),
+        (["predict", "MODEL", "--out", "/no/such/place/p.csv"], "--out must name a file in a folder that exists"),
+        (["predict", "MODEL", "--out", "."], "--out must name a file, but"),
         (["explain", "MODEL", "--html", "/no/such/place/p.html"], "must name a file in a folder that exists"),
         (["explain", "MODEL", "--html", "p.html", "--node", "nobody"], "unknown node 'nobody'"),
         (OWN, "--out must name the new folder"),
@@ -111,6 +121,15 @@ def test_new_nodes_get_what_they_would_get_in_the_whole_graph(model, tables, tmp
         ([*OWN, "--out", "MODEL"], "has files in it"),
         ([*OWN, "--out", "m", "--test-share", "2"], "test must"),
         ([*OWN, "--out", "m", "--model", "btfp"], "no weights"),
+        ([*OWN, "--out", "m", "--graph", "g.graphml"], "--graph must be given without --edges and --nodes"),
+        ([*OWN, "--out", "m", "--tune", "-1"], "tune must be >= 0, got -1"),
+        (["train", "--graph", "g.gml", "--label", "topic", "--out", "m"], "must be a graph, .graphml or .npz"),
+        (["train", "--graph", "g.npz", "--out", "m"], "there is no such file"),
+        (["train", "--graph", "g.npz", "--label", "topic", "--out", "m"], "holds arrays, not columns"),
+        (["train", "cora", "--tune", "3"], "say: apgcn tune cora"),
+        (["predict", "MODEL", "--out", "p.csv", "--graph", "g.npz"], "give tables or a .graphml"),
+        (["predict", "MODEL", "--out", "p.csv", "--add", "--graph", "g.graphml"], "--add must come with --edges"),
+        (["export", "MODEL", "--onnx", "/no/such/place/m.onnx"], "--onnx must name a file in a folder that exists"),
     ],
 )  # fmt: skip
 def test_a_mistyped_command_is_told_in_words(arguments, sentence, model, tables, tmp_path, monkeypatch, capsys):
@@ -214,3 +233,125 @@ def test_a_training_that_cannot_be_saved_is_told_before_it_begins(tables, tmp_pa
     given = ["--edges", tables / "edges.csv", "--nodes", tables / "nodes.csv", "--label", "topic"]
     assert run(["train", *map(str, given), "--out", str(tmp_path / "file" / "model")]) == 2
     assert "--out must be writable" in capsys.readouterr().err
+
+
+def of_a_club(folder):
+    """A small graph as GraphML and as an archive, in which neighbours tend to be of one kind."""
+    random = np.random.default_rng(0)
+    kinds = np.arange(60) % 2
+    links = random.random((60, 60)) < np.where(kinds[:, None] == kinds, 0.2, 0.02)
+    features = np.column_stack([kinds + random.normal(size=60), random.normal(size=60)])
+    labels = np.where(random.random(60) < 0.5, kinds, -1)
+    club = Graph(np.triu(links, 1) | np.triu(links, 1).T, features=features, labels=labels, class_names=("x", "y"))
+    write_graphml(folder / "club.graphml", club)
+    write_npz(folder / "club.npz", club)
+    return club
+
+
+@pytest.mark.parametrize("name", ["club.graphml", "club.npz"])
+def test_a_graph_in_one_file(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    of_a_club(tmp_path)
+    label = ["--label", "label"] if name.endswith("ml") else []
+    assert run(["train", "--graph", name, *label, "--out", "m", *QUICK]) == 0
+    assert run(["predict", "m", "--out", "own.csv"]) == 0
+    assert run(["predict", "m", "--graph", name, "--out", "again.csv"]) == 0
+    assert (tmp_path / "own.csv").read_text() == (tmp_path / "again.csv").read_text()
+    assert (tmp_path / "own.csv").read_text().splitlines()[60].startswith("59,")
+    other = {"club.npz": "club.graphml", "club.graphml": "club.npz"}[name]
+    assert run(["predict", "m", "--graph", other, "--out", "other.csv"]) == 2
+    assert "the model was trained on" in capsys.readouterr().err
+
+
+def test_a_search_takes_the_best_and_does_not_see_test_labels(tmp_path):
+    club = of_a_club(tmp_path)
+    split = hold_out(club.labels, test=0.3)
+    other = club.labels.copy()
+    other[split.test] = 1 - other[split.test]
+    found = [
+        tune(replace(club, labels=labels), split, "apgcn", {"max_epochs": 30, "l2": 0.001}, trials=3)
+        for labels in (club.labels, other)
+    ]
+    assert found[0] == found[1]
+    assert [one.accuracy for one in found[0]] == sorted((one.accuracy for one in found[0]), reverse=True)
+    assert {one.settings["l2"] for one in found[0]} == {0.001}
+    assert len({one.settings.get("penalty") for one in found[0]}) == 4
+    with pytest.raises(InvalidInput, match="some setting must be left to search"):
+        tune(club, split, "gcn", dict.fromkeys(searched("gcn"), 0.1), trials=1)
+    few = np.where(np.arange(60) < 4, np.arange(60) % 2, -1)
+    with pytest.raises(InvalidInput, match="some class must have three labelled nodes"):
+        tune(replace(club, labels=few), hold_out(few), "apgcn", {}, trials=1)
+
+
+def test_what_a_search_found_is_trained_and_kept(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    of_a_club(tmp_path)
+    command = ["train", "--graph", "club.npz", "--out", "m", "--tune", "2", "--set", "max_epochs=20", "--json"]
+    assert run(command) == 0
+    told = capsys.readouterr()
+    summary = json.loads(told.out)
+    assert len(summary["tried"]) == 3
+    best = summary["tried"][0]["settings"]
+    assert {name: summary["settings"][name] for name in best} == best
+    assert (
+        vars(load_model(tmp_path / "m").fitted.model).items()
+        >= {name: value for name, value in best.items() if name in ("penalty", "dropout", "max_steps")}.items()
+    )
+    assert "trial 2 of 2: " in told.err
+
+
+def test_another_runtime_says_the_same(model, tmp_path, capsys):
+    """Of all initialisations together, and of a graph of another size."""
+    runtime = pytest.importorskip("onnxruntime")
+    assert run(["export", str(model), "--onnx", str(tmp_path / "m.onnx")]) == 0
+    assert "1,433 features in, 7 classes" in capsys.readouterr().out
+    session = runtime.InferenceSession(tmp_path / "m.onnx")
+    saved = load_model(model)
+    names = session.get_modelmeta().custom_metadata_map
+    assert json.loads(names["classes"]) == list(saved.fitted.class_names)
+    assert json.loads(names["features"])[:2] == ["w0", "w1"]
+    for graph in (saved.graph, subgraph(saved.graph, np.arange(300))):
+        links = graph.adjacency.tocoo()
+        ends = np.stack([links.row, links.col]).astype(np.int64)
+        given = {"x": graph.features.toarray(), "edge_index": ends, "edge_weight": links.data}
+        probabilities, steps = session.run(None, given)
+        said = saved.fitted.predict(graph)
+        np.testing.assert_allclose(probabilities, said.probabilities, atol=2e-5)
+        np.testing.assert_array_equal(steps, said.steps)
+
+
+def test_only_ap_gcn_is_exported(tmp_path):
+    club = of_a_club(tmp_path)
+    fitted = fit(club, hold_out(club.labels), settings_of("gcn")(), TrainingSettings(max_epochs=2))
+    with pytest.raises(InvalidInput, match="must be AP-GCN to be exported, but it is GCN"):
+        write_onnx(tmp_path / "m.onnx", fitted)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "sentence"),
+    [
+        (("checksums",), 0.5, "is no model that apgcn"),
+        (("checksums",), {"../../etc/passwd": "x"}, "is no model that apgcn"),
+        (("temperature",), -1, "temperature must be a number above 0"),
+        (("classes",), ["a"], "the classes of the model must be those of its graph"),
+        (("split", "test"), [10**6], "the split's test nodes must be nodes of the graph"),
+        (("settings", "hidden"), 3, "is no model that apgcn"),
+        (("settings", "strange"), 3, "settings strange are not known"),
+        (("reading", "label"), 7, "label must be the name of a column"),
+        (("encoding", "columns", 0, "scale"), 0, "a scale that is not 0"),
+        (("encoding", "columns", 0, "kind"), "odd", "a column must have a name, a kind"),
+    ],
+)
+def test_a_folder_made_to_deceive_is_refused_in_words(model, tmp_path, place, value, sentence):
+    """Its checksums are right."""
+    shutil.copytree(model, tmp_path / "m")
+    content = json.loads((tmp_path / "m" / "model.json").read_text())
+    del content["checksum"]
+    inner = content
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    content["checksum"] = saved_models._checksum_of(content)
+    (tmp_path / "m" / "model.json").write_text(json.dumps(content))
+    with pytest.raises(BrokenFile, match=sentence):
+        load_model(tmp_path / "m")

@@ -18,8 +18,10 @@ def explain(
     """Write one page, to be opened in a browser, offline: the graph, its nodes' steps, what each heard from whom."""
     from apgcn.explain.content import content
     from apgcn.explain.page import write_page
+    from apgcn.io.whole import file_to_write
     from apgcn.own.saved import load_model
 
+    place = file_to_write(html, option="--html", example="steps.html")
     shown = content(load_model(model), node=node)
-    write_page(html, shown)
+    write_page(place, shown)
     print(f"{len(shown['ids']):,} of {shown['all_nodes']:,} nodes on {html}")

@@ -32,13 +32,15 @@ def predict(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Predict the class of every node: id, prediction, its probability, and how many steps the node listened."""
+    from apgcn.io.whole import file_to_write
     from apgcn.own.predictions import write_predictions
     from apgcn.own.saved import load_model
 
+    place = file_to_write(out, option="--out", example="predictions.csv")
     saved = load_model(model)
     asked = asked_graph(saved, Files(edges, nodes, graph), add=add)
     said = saved.fitted.predict(asked, device=device)
-    write_predictions(out, asked, said, saved.fitted.class_names, probabilities=probabilities)
+    write_predictions(place, asked, said, saved.fitted.class_names, probabilities=probabilities)
     summary = {
         "nodes": asked.num_nodes,
         "steps_mean": float(said.steps.mean()),

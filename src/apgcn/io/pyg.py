@@ -26,6 +26,8 @@ def from_pyg(data: Data, *, name: str = "graph") -> Graph:
         raise InvalidInput(f"x must be numbers of shape (nodes, features), got {x.dtype} of shape {tuple(x.shape)}.")
     nodes = len(x)
     source, target = _ends(data.edge_index.detach().cpu())
+    if len(source) and not 0 <= min(source.min(), target.min()) <= max(source.max(), target.max()) < nodes:
+        raise InvalidInput(f"edge_index must hold nodes from 0 to {nodes - 1}.")
     weight = getattr(data, "edge_weight", None)
     if weight is not None and weight.shape != source.shape:
         raise InvalidInput(
@@ -33,8 +35,6 @@ def from_pyg(data: Data, *, name: str = "graph") -> Graph:
         )
     values = np.ones(len(source), np.float32) if weight is None else _array(weight)
     labels = getattr(data, "y", None)
-    if len(source) and not 0 <= min(source.min(), target.min()) <= max(source.max(), target.max()) < nodes:
-        raise InvalidInput(f"edge_index must hold nodes from 0 to {nodes - 1}.")
     return Graph(
         adjacency=sparse.coo_matrix((values, (source, target)), shape=(nodes, nodes)).tocsr(),
         features=_csr(x) if x.layout != torch.strided else _array(x),

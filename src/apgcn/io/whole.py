@@ -7,6 +7,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from apgcn.errors import InvalidInput
+
+
+def file_to_write(path: Path, *, option: str, example: str) -> Path:
+    """The path in full, if a file can be written there or replaced; `option` is how the user came to name it."""
+    path = Path(path).resolve()
+    if not path.parent.is_dir():
+        raise InvalidInput(f"{option} must name a file in a folder that exists, but {path.parent} does not.")
+    if path.is_dir():
+        raise InvalidInput(f"{option} must name a file, but {path} is a folder; try {path / example}.")
+    if path.exists() and not path.is_file():
+        raise InvalidInput(f"{option} must name a file, but {path} is none; name another one.")
+    return path
+
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let `write` fill a file beside its place, sync it, and only then rename it into the place.

@@ -11,7 +11,7 @@ from apgcn import __version__
 from apgcn.errors import InvalidInput, MissingPackage
 from apgcn.experiments.exhibit import Exhibit
 from apgcn.experiments.store import Store
-from apgcn.io.whole import write_whole
+from apgcn.io.whole import file_to_write, write_whole
 from apgcn.report.behind import behind, usual_settings
 from apgcn.report.drawing import drawn, plotly_script
 
@@ -43,13 +43,7 @@ def page(store: Store, exhibits: Sequence[Exhibit], *, title: str) -> str:
 
 def write_page(path: Path, store: Store, exhibits: Sequence[Exhibit], *, title: str) -> None:
     """Write the page whole or not at all; a page that is there is replaced."""
-    path = path.resolve()
-    if not path.parent.is_dir():
-        raise InvalidInput(f"--html must name a file in a folder that exists, but {path.parent} does not.")
-    if path.is_dir():
-        raise InvalidInput(f"--html must name a file, but {path} is a folder; try {path / 'report.html'}.")
-    if path.exists() and not path.is_file():
-        raise InvalidInput(f"--html must name a file, but {path} is none; name another one.")
+    path = file_to_write(path, option="--html", example="report.html")
     if path in store.files:
         raise InvalidInput(f"--html must not name a file of the store, but {path} is one; name another one.")
     text = page(store, exhibits, title=title)
