@@ -45,12 +45,27 @@ def test_the_readmes_python_runs(monkeypatch, tmp_path, capsys):
     assert (tmp_path / "models" / "classifier" / "model.json").exists()
 
 
-def test_the_page_about_ones_own_graph_can_be_followed(monkeypatch, tmp_path, capsys):
-    """Its Python, and its commands with the columns it shows, on tables large enough to train on."""
+@pytest.mark.parametrize(
+    ("page", "printed"),
+    [
+        (
+            "scikit_learn.md",
+            [r"\[\d \d \d\] \(2485, 7\)", r"K \d\.\d+; certainty is off by", r"\d+ nodes: ", r"\[0\.\d+ 0"],
+        ),
+        ("pytorch_geometric.md", [r"APGCN\(1433, 64, 7, max_steps=10\) tensor", r"torch.Size\(\[2485, 16\]\) tensor"]),
+    ],
+)
+def test_the_python_of_a_page_runs(page, printed, capsys):
+    for code in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), flags=re.DOTALL):
+        exec(compile(code, page, "exec"), {})
+    out = capsys.readouterr().out
+    for pattern in printed:
+        assert re.search(pattern, out), pattern
+
+
+def test_the_page_about_ones_own_graph_can_be_followed(monkeypatch, tmp_path):
+    """Its commands, with the columns it shows, on tables large enough to train on."""
     text = (ROOT / "docs" / "own_graph.md").read_text()
-    for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
-        exec(compile(code, "own_graph.md", "exec"), {})
-    assert "torch.Size([2485, 16])" in capsys.readouterr().out
     commands, edges, nodes = re.findall(r"```\n(.*?)```", text, flags=re.DOTALL)[:3]
     monkeypatch.chdir(tmp_path)
     ids = range(60)

@@ -242,7 +242,7 @@ function summarise() {
     ...table.rows.map((row) => {
       const meter = element("span");
       meter.className = "meter";
-      meter.style.width = `${8 * row.steps / most}rem`;
+      meter.style.width = `${5 * row.steps / most}rem`;
       return element("tr", null, element("td", row.name), element("td", row.nodes.toLocaleString("en")), element("td", row.steps.toFixed(2)), element("td", null, meter));
     })))));
   by("heldout").textContent = `Held-out nodes (${data.confusion.set} set): what they are, and what is said of them`;
