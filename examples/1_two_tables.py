@@ -1,4 +1,4 @@
-"""From two tables to predictions for nodes that came later, in Python; the commands do the same."""
+"""From two tables to a table of predictions, in Python; `apgcn train` and `apgcn predict` do the same."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

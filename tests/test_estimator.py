@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 
 from apgcn import clean, load
+from apgcn.cli import run
 from apgcn.errors import InvalidInput
 from apgcn.explain.content import content
 from apgcn.graph import Graph
@@ -28,6 +29,7 @@ QUICK = {"max_epochs": 60, "hidden": 16}
         "check_classifiers_classes": "-1 is no class here: it marks nodes whose class is unknown"
     },
 )
+@pytest.mark.filterwarnings("ignore:neither adjacency nor graph")
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 
@@ -139,3 +141,84 @@ def test_numbers_of_nodes_are_checked():
     for nodes, sentence in (([[0.5]], "X must hold numbers of nodes"), ([99_999], "X must hold nodes from 0 to 2484")):
         with pytest.raises(InvalidInput, match=sentence):
             APGCNClassifier(graph=cora).fit(nodes, [0])
+
+
+def test_a_graph_is_never_forgotten_without_a_word(ring):
+    features, labels, adjacency = ring
+    fitted = APGCNClassifier(**QUICK).fit(features, labels, adjacency=adjacency)
+    for ask in (fitted.predict, fitted.predict_proba, lambda X: fitted.score(X, labels)):
+        with pytest.raises(InvalidInput, match="adjacency must be given with X"):
+            ask(features)
+    with pytest.raises(InvalidInput, match="adjacency must come with the features"):
+        fitted.predict(adjacency=adjacency)
+    with pytest.warns(UserWarning, match="neither adjacency nor graph is given"):
+        APGCNClassifier(**QUICK).fit(features, labels)
+    graph = Graph(adjacency, features)
+    given = APGCNClassifier(graph=graph, **QUICK)
+    with pytest.raises(InvalidInput, match="adjacency must not be given beside graph"):
+        given.fit(np.arange(40), labels, adjacency=adjacency)
+    with pytest.raises(InvalidInput, match="must not name a node twice with two classes"):
+        given.fit([0, 1, 20, 21, 0], [0, 0, 1, 1, 1])
+    given.fit(np.arange(40), labels).set_params(graph=Graph(np.eye(50), np.eye(50)))
+    with pytest.raises(InvalidInput, match="graph must be the one that it was fitted with"):
+        given.predict(np.arange(3))
+    with pytest.raises(InvalidInput, match="from 0 to 39, got -2"):
+        given.set_params(graph=graph).predict([-2, 1])
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"random_state": -1}, "random_state must be >= 0"),
+        ({"random_state": "a"}, "random_state must be a whole number"),
+        ({"n_init": 2.5}, "n_init must be a whole number"),
+        ({"adjacency": "a"}, "adjacency must be an array or a sparse matrix, got str"),
+    ],
+)
+def test_what_is_given_is_checked(ring, change, sentence):
+    features, labels, adjacency = ring
+    adjacency = change.pop("adjacency", adjacency)
+    with pytest.raises(InvalidInput, match=sentence):
+        APGCNClassifier(**{**QUICK, **change}).fit(features, labels, adjacency=adjacency)
+
+
+def test_labels_and_edges_of_many_kinds(ring):
+    features, labels, adjacency = ring
+    pandas = pytest.importorskip("pandas")
+    words = pandas.array([None if node % 4 else "ab"[label] for node, label in enumerate(labels)], dtype="string")
+    truths = np.array([None if node % 4 else bool(label) for node, label in enumerate(labels)], dtype=object)
+    numbers = np.where(np.arange(40) % 4 == 0, labels, -1)
+    said = [
+        APGCNClassifier(**QUICK, random_state=np.random.RandomState(0)).fit(features, known, edges).predict_proba()
+        for known, edges in ((numbers, adjacency), (words, adjacency.toarray().tolist()), (truths, adjacency))
+    ]
+    np.testing.assert_allclose(said[0], said[1], atol=1e-6)
+    np.testing.assert_allclose(said[0], said[2], atol=1e-6)
+
+
+def test_what_was_chosen_comes_back_from_the_folder(ring, tmp_path):
+    features, labels, adjacency = ring
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(features, columns=["one", "two"])
+    fitted = APGCNClassifier(**QUICK, n_init=2, random_state=7).fit(table, [" a", "b "] * 20, adjacency=adjacency)
+    fitted.save(tmp_path / "m")
+    loaded = APGCNClassifier.load(tmp_path / "m")
+    assert loaded.classes_.tolist() == [" a", "b "]
+    assert (loaded.n_init, loaded.random_state) == (2, 7)
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.predict(table[["two", "one"]], adjacency)
+    graph = Graph(adjacency, features)
+    APGCNClassifier(graph=graph, **QUICK).fit(np.arange(40), labels).save(tmp_path / "g")
+    assert APGCNClassifier.load(tmp_path / "g", graph=graph).predict(np.arange(3)).shape == (3,)
+
+
+def test_a_model_of_tables_is_asked_with_tables(tmp_path):
+    nodes = "id,topic,size\n" + "".join(f"{node},{'ab'[node % 2]},{1000 + node}\n" for node in range(12))
+    (tmp_path / "nodes.csv").write_text(nodes)
+    (tmp_path / "edges.csv").write_text("source,target\n" + "".join(f"{node},{node + 1}\n" for node in range(11)))
+    files = ["--edges", str(tmp_path / "edges.csv"), "--nodes", str(tmp_path / "nodes.csv"), "--label", "topic"]
+    assert run(["train", *files, "--out", str(tmp_path / "m"), "--set", "max_epochs=5"]) == 0
+    loaded = APGCNClassifier.load(tmp_path / "m")
+    assert loaded.predict().shape == (12,)
+    with pytest.raises(InvalidInput, match="was trained on columns of tables"):
+        loaded.predict(np.ones((3, 1)), np.eye(3))

@@ -23,7 +23,7 @@ def main_of(name):
 
 def test_two_tables(capsys):
     assert main_of("two_tables")() > 0.75
-    assert re.search(r"id,prediction,probability,steps\n31336,\w+,0\.\d+,\d+\n", capsys.readouterr().out)
+    assert re.search(r"id,prediction,probability,steps,label\n31336,\w+,0\.\d+,\d+,\n", capsys.readouterr().out)
 
 
 def test_scikit_learn():

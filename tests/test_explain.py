@@ -16,6 +16,7 @@ from apgcn.errors import InvalidInput
 from apgcn.explain.content import content
 from apgcn.explain.layout import positions
 from apgcn.explain.page import page, write_page
+from apgcn.models.ap_appnp import APAPPNPSettings
 from apgcn.models.apgcn import APGCNSettings
 from apgcn.models.appnp import APPNPSettings
 from apgcn.own.fitting import fit
@@ -80,8 +81,9 @@ def test_what_the_page_computes_is_what_the_model_computed(saved, shown):
     z = [unpacked(shown["seeds"]).reshape(nodes, classes).astype(np.float64)]
     for _ in range(shown["max_steps"]):
         z.append(matrix @ z[-1])
-    h = 1 / (1 + np.exp(-(np.stack(z[1:]) @ np.array(shown["unit"]) + shown["bias"])))
-    steps = 1 + (h[:-1].cumsum(axis=0) < 1 - shown["epsilon"]).sum(axis=0)
+    unit, bias = (saved.fitted.weights[f"propagation.halting_unit.{name}"].numpy()[0] for name in ("weight", "bias"))
+    h = 1 / (1 + np.exp(-(np.stack(z[1:]) @ unit[:, 0] + bias[0, 0])))
+    steps = 1 + (h[:-1].cumsum(axis=0) < 0.99).sum(axis=0)
     assert (steps == unpacked(shown["steps"])).mean() > 0.999
     last = int(steps[11])
     output = np.zeros(classes)
@@ -124,13 +126,37 @@ def test_the_part_around_a_node(saved):
     few = content(saved, node="paper 3", most=50)
     assert len(few["ids"]) == 50
     assert "paper 3" in few["ids"]
+    whole = content(saved)
+    degrees = dict(zip(whole["ids"], unpacked(whole["neighbours"]), strict=True))
+    assert unpacked(few["neighbours"]).tolist() == [degrees[name] for name in few["ids"]]
+    assert set(unpacked(whole["complete"])) == {255}
+    steps = unpacked(few["complete"])
+    assert steps.min() == 0  # of who hears somebody that is not drawn
+    assert steps[few["ids"].index("paper 3")] >= 1
+    told = [heard_until(one, few["ids"].index("paper 3"), steps.max()) for one in (few,)]
+    told += [heard_until(whole, whole["ids"].index("paper 3"), steps.max())]
+    for k in range(steps[few["ids"].index("paper 3")] + 1):
+        np.testing.assert_allclose(told[0][k], told[1][k], atol=1e-5)
     with pytest.raises(InvalidInput, match="a page draws at most 100 nodes, but the graph has 2,485; name a node"):
         content(saved, most=100)
 
 
+def heard_until(shown, node, last):
+    """What a node says after each step, as the page computes it."""
+    count = len(shown["ids"])
+    parts = (unpacked(shown[name]) for name in ("weights", "columns", "pointers"))
+    matrix = sparse.csr_matrix(tuple(parts), shape=(count, count))
+    z = [unpacked(shown["seeds"]).reshape(count, -1)]
+    for _ in range(last):
+        z.append(matrix @ z[-1])
+    return [states[node] for states in z]
+
+
 def test_models_whose_nodes_do_not_halt_have_no_page(cora):
-    with pytest.raises(InvalidInput, match="nodes of APPNP do not"):
-        content(trained(cora, model=APPNPSettings(), epochs=1))
+    """Nor have those whose steps are others than the page's."""
+    for model in (APPNPSettings(), APAPPNPSettings()):
+        with pytest.raises(InvalidInput, match=f"a page can be made of AP-GCN, .* but the model is {model.title}"):
+            content(trained(cora, model=model, epochs=1))
 
 
 def test_no_text_becomes_markup(shown):

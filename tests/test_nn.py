@@ -191,3 +191,25 @@ def test_reset_parameters_begins_anew():
 def test_edges_that_are_none_are_told_in_words(given, sentence):
     with pytest.raises(InvalidInput, match=sentence):
         AdaptivePropagation(2)(torch.ones(3, 2), *given)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_a_row_of_a_sparse_matrix_lists_whom_a_node_hears():
+    """One edge, of weight 3, from node 0 to node 1, which alone hears something: z_1' = z_1 / 4 + 3 z_0 / sqrt(4)."""
+    x = torch.tensor([[1.0], [0.0]])
+    heard = torch.sparse_coo_tensor([[1], [0]], [3.0], (2, 2), check_invariants=True)
+    edges = torch.tensor([[0], [1]])
+    for given in ((heard,), (heard.to_sparse_csr(),), (edges, torch.tensor([3.0])), (edges, torch.tensor([3]))):
+        torch.testing.assert_close(NormalizedPropagation()(x, *given), torch.tensor([[1.0], [1.5]]))
+
+
+def test_what_does_not_fit_is_told_in_words():
+    edges = torch.tensor([[0], [1]])
+    with pytest.raises(InvalidInput, match=r"x must have shape \(..., nodes, 8\), got \(2, 16\)"):
+        AdaptivePropagation(8)(torch.ones(2, 16), edges)
+    with pytest.raises(InvalidInput, match=r"operator must keep the shape \(2, 4\), got \(2, 3\)"):
+        AdaptivePropagation(4, operator=lambda x, edge_index: x[:, :3])(torch.ones(2, 4), edges)
+    with pytest.raises(InvalidInput, match="operator must be a step to call"):
+        AdaptivePropagation(4, operator="gcn")
+    with pytest.raises(InvalidInput, match="out_channels must be a whole number"):
+        APGCN(3, 4, 2.5)

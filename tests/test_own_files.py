@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from torch_geometric.data import Data
 
 from apgcn.errors import ApgcnError, InvalidInput
 from apgcn.graph import Graph
@@ -110,7 +111,7 @@ def test_an_encoding_survives_json_and_another_table():
     other = Table("other", ("text", "kind", "size"), [["fox news"], ["z"], ["3"]])
     features, notes = again.encode(other)
     assert dense(features).shape == (1, 5)
-    assert "1 values were not met in training and count as missing in 'kind'" in notes[0]
+    assert notes == ["other: 1 value not met in training, taken as missing: 'kind'."]
     with pytest.raises(InvalidInput, match="must have the columns that the model was trained on, but lacks 'size'"):
         again.encode(Table("other", ("text", "kind"), [["fox"], ["x"]]))
     with pytest.raises(InvalidInput, match="other, row 1, column 'size' must be a number, got 'big'"):
@@ -200,8 +201,16 @@ def test_a_directed_graph_of_networkx_stays_directed():
     ("content", "sentence"),
     [
         (b"<graphml><graph>", "line 1 must be XML"),
-        (b"<html></html>", "must be a GraphML file, but cannot be read as one"),
+        (b"<html></html>", "must hold one graph, but holds 0"),
+        (b"<graphml><graph/><graph/></graphml>", "must hold one graph, but holds 2"),
+        (b"<graphml><graph><node/></graph></graphml>", "must be a GraphML file, but cannot be read as one"),
         (b'<!DOCTYPE x [<!ENTITY a "b">]><graphml/>', "must not define entities of its own"),
+        ('<?xml version="1.0" encoding="utf-16"?><!DOCTYPE x><graphml/>'.encode("utf-16"), "must not define entities"),
+        (b'<graphml><graph><node id="a"/>\n<node id="a"/></graph></graphml>', "line 2 must have an id of its own"),
+        (
+            b'<graphml><graph><node id="a"/>\n<edge source="a" target="b"/></graph></graphml>',
+            "line 2 must have a declared",
+        ),
     ],
 )
 def test_a_broken_graphml_is_told_in_words(tmp_path, content, sentence):
@@ -213,11 +222,19 @@ def test_a_broken_graphml_is_told_in_words(tmp_path, content, sentence):
 def test_pytorch_geometric_there_and_back(own):
     data = to_pyg(own)
     again = from_pyg(data, name="own")
-    same(again, own)
+    same(again.graph, own)
+    assert again.graph.node_names == own.node_names
+    assert again.notes == []
     data.x = data.x.to_sparse()
-    assert sparse.issparse(from_pyg(data).features)
+    assert sparse.issparse(from_pyg(data).graph.features)
+    weights = data.edge_weight
     del data.edge_weight, data.y
-    assert from_pyg(data).labels.tolist() == [-1] * 4
+    assert from_pyg(data).graph.labels.tolist() == [-1] * 4
+    assert set(from_pyg(data).graph.adjacency.data) == {1}
+    data.edge_attr = weights[:, None]
+    assert (from_pyg(data).graph.adjacency != own.adjacency).nnz == 0
+    data.edge_attr = torch.ones(len(weights), 2)
+    assert from_pyg(data).notes == ["not used: edge_attr, which is more than one number for each edge."]
     data.edge_index = torch.tensor([[0], [9]])
     with pytest.raises(InvalidInput, match="edge_index must hold nodes from 0 to 3"):
         from_pyg(data)
@@ -236,9 +253,9 @@ def test_what_a_matrix_loses_is_said():
     read = from_scipy(one_way, np.eye(4))
     assert read.graph.adjacency.toarray().tolist() == [[0, 2, 0, 0], [2, 0, 3, 0], [0, 3, 0, 0], [0, 0, 0, 0]]
     assert read.notes == [
-        "graph: 1 edges from a node to itself are left out.",
-        "graph: 2 edges differ by direction and count in both, with the larger weight.",
-        "1 of 4 nodes have no edge and are judged by their own features alone.",
+        "graph: left out 1 edge from a node to itself.",
+        "graph: took 2 edges that had two weights, or one direction, in both directions, with the larger weight.",
+        "without edges: 1 of 4 nodes, judged by their own features alone.",
     ]
     kept = from_scipy(one_way, np.eye(4), directed=True).graph.adjacency.toarray()
     assert kept.tolist() == [[0, 2, 0, 0], [1, 0, 3, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
@@ -280,9 +297,9 @@ def test_a_broken_data_is_told_in_words(own, part, value, sentence):
 def test_a_data_may_be_sparse_or_half_as_exact(own):
     data = to_pyg(own)
     data.x = data.x.to_sparse()
-    same(own, from_pyg(data))
+    same(own, from_pyg(data).graph)
     data.x = torch.ones(4, 2, dtype=torch.bfloat16)
-    assert from_pyg(data).features.tolist() == [[1, 1]] * 4
+    assert from_pyg(data).graph.features.tolist() == [[1, 1]] * 4
 
 
 def test_columns_are_named_by_text():
@@ -290,3 +307,104 @@ def test_columns_are_named_by_text():
         Reading(words="text")
     with pytest.raises(InvalidInput, match="id must be the name of a column, got 3"):
         Reading(id=3)
+
+
+def test_an_edge_given_twice_counts_once_in_every_library():
+    ends = ([0, 0, 1, 0], [1, 1, 1, 2])
+    edges = sparse.coo_matrix(([1.0, 3.0, 1.0, 0.0], ends), shape=(3, 3))
+    data = Data(x=torch.eye(3), edge_index=torch.tensor(ends), edge_weight=torch.tensor([1.0, 3.0, 1.0, 0.0]))
+    for read in (from_scipy(edges, np.eye(3), directed=True), from_pyg(data)):
+        assert read.graph.adjacency.toarray().tolist() == [[0, 3, 0], [0, 0, 0], [0, 0, 0]]
+        assert read.notes == [
+            "graph: left out 1 edge from a node to itself.",
+            "graph: left out 1 edge of weight 0.",
+            "graph: merged 1 edge with one given before; the largest weight counts.",
+            "without edges: 1 of 3 nodes, judged by their own features alone.",
+        ]
+
+
+def test_names_come_back_from_our_archive_as_they_were(tmp_path):
+    graph = Graph(np.ones((2, 2)), np.eye(2), [0, 1], class_names=(" a", "b "), node_names=("x ", "\ty"))
+    write_npz(tmp_path / "g.npz", graph)
+    again = read_npz(tmp_path / "g.npz")
+    assert (again.class_names, again.node_names) == (graph.class_names, graph.node_names)
+
+
+def test_columns_that_are_not_used_are_named():
+    edges = Table("edges", ("Source", "Target", "Type", "Weight"), [["a"], ["b"], ["directed"], ["5"]])
+    read = assemble(edges, NODES, replace(READING, label=None), name="own")
+    assert read.graph.adjacency.max() == 5  # as Gephi spells it
+    assert "edges: not used: 'Type'; --weight names a column of weights." in read.notes
+    again = Table("nodes", (*NODES.columns, "new"), [*NODES.cells, ["1"] * 4])
+    told = assemble(edges, again, read.reading, name="own", encoding=read.encoding, class_names=()).notes
+    assert "nodes: not used, because the model does not know them: 'new'." in told
+
+
+def test_another_table_is_read_as_the_first_was():
+    """Whatever was found out: the column of ids by its place, that of weights by its name, and that there is none."""
+    nodes = Table("nodes", ("key", "size"), [["a", "b"], ["1", "2"]])
+    edges = Table("edges", ("from", "to"), [["a"], ["b"]])
+    read = assemble(edges, nodes, Reading(), name="own")
+    assert (read.reading.id, read.reading.source, read.reading.weight) == ("key", "from", "")
+    turned = Table("nodes", ("size", "key"), nodes.cells[::-1])
+    weighted = Table("edges", ("from", "to", "weight"), [["a"], ["b"], ["9"]])
+    again = assemble(weighted, turned, read.reading, name="own", encoding=read.encoding)
+    same(again.graph, read.graph)
+    assert again.graph.node_names == ("a", "b")
+    first = assemble(weighted, nodes, Reading(), name="own")
+    with pytest.raises(InvalidInput, match="edges has no column 'weight' for --weight"):
+        assemble(edges, nodes, first.reading, name="own")
+
+
+def test_a_column_of_one_value_stays_near_it():
+    nodes = Table("nodes", ("id", "size"), [[str(one) for one in range(12)], ["0.1"] * 12])
+    encoding, _ = find_encoding(nodes, ["size"])
+    features, _ = encoding.encode(Table("nodes", ("id", "size"), [["a"], ["0.11"]]))
+    np.testing.assert_allclose(dense(features), [[0.01]], atol=1e-6)
+
+
+def test_what_is_missing_is_said_as_it_is_taken():
+    nodes = Table(
+        "nodes",
+        ("id", "size", "count", "colour", "empty"),
+        [list("abcd"), ["1", "2", "", "3"], ["0", "0", "8", ""], ["red", "", "red", "blue"], [""] * 4],
+    )
+    encoding, notes = find_encoding(nodes, ["size", "count", "colour", "empty"], one_hot=["colour"])
+    assert notes == ["nodes: no features, because empty: 'empty'."]
+    features, notes = encoding.encode(nodes)
+    assert notes == [
+        "nodes: 1 value missing, taken as the mean: 'size'.",
+        "nodes: 2 values missing, taken as 0: 'count', 'colour'.",
+    ]
+    assert dense(features)[3].tolist() == pytest.approx([(3 - 2) / np.std([1, 2, 3]), 0, 1, 0])
+
+
+def test_a_directed_graphml_says_so_to_the_model(tmp_path):
+    graph = networkx.DiGraph([("a", "b"), ("b", "c")])
+    for node in graph:
+        graph.nodes[node]["size"] = 1.0
+    networkx.write_graphml(graph, tmp_path / "g.graphml")
+    read = read_graphml(tmp_path / "g.graphml")
+    assert read.reading.directed
+    assert read.graph.num_directed_edges == 2
+    read = from_networkx(graph.to_undirected(), Reading(directed=True))
+    assert read.graph.num_directed_edges == 4
+    assert "graph: its edges have no direction, so both ends hear each other." in read.notes
+    with pytest.raises(InvalidInput, match="leave out --id, --source and --target"):
+        from_networkx(graph, Reading(id="size"))
+
+
+def test_edges_may_be_added_without_nodes(own):
+    encoding, _ = find_encoding(NODES, ["size", "text"], words=["text"])
+    more = Table("more", ("source", "target"), [["a"], ["d"]])
+    read = extend(own, more, None, Reading(label="kind", id="id"), encoding)
+    assert read.graph.num_nodes == 4
+    assert read.graph.num_directed_edges == own.num_directed_edges + 2
+    assert read.notes == []
+
+
+def test_large_numbers_of_parquet_stay_apart(tmp_path):
+    large = np.array([2**63 + 1, 2**63 + 3], dtype=np.uint64)
+    write_parquet(tmp_path / "n.parquet", Table("n", ("id", "day"), [large, ["2020-01-01", ""]]))
+    table = read_parquet(tmp_path / "n.parquet")
+    assert table.texts(0) == ["9223372036854775809", "9223372036854775811"]

@@ -95,11 +95,12 @@ def test_nothing_is_left_out_without_a_word(tmp_path):
     read = assemble(read_table(tmp_path / "edges.csv"), read_table(tmp_path / "nodes.csv"), reading, name="own")
     told = " ".join(read.notes)
     for part in (
-        "1 edges from a node to itself are left out",
-        "2 edges were there before and count once",
-        "'name' hold text and are no features; name them after --one-hot or --words",
-        "1 values are missing and count as the mean in 'size'",
-        "1 of 5 nodes have no edge",
+        "left out 1 edge from a node to itself",
+        "merged 2 edges with one given before",
+        "no features, because text: 'name'; --one-hot or --words makes them some",
+        "1 value missing, taken as the mean: 'size'",
+        "1 value missing, taken as 0: 'colour'",
+        "without edges: 1 of 5 nodes",
     ):
         assert part in told, told
     assert read.graph.num_directed_edges == 6

@@ -18,12 +18,13 @@ from apgcn.errors import BrokenFile, InvalidInput, MissingFile
 from apgcn.io.csv_files import write_csv
 from apgcn.io.graphml import write_graphml
 from apgcn.io.npz import write_npz
+from apgcn.io.own import read_table
 from apgcn.models.apgcn import APGCNSettings
 from apgcn.models.catalogue import settings_of
 from apgcn.own import saved as saved_models
 from apgcn.own.calibration import expected_calibration_error, reliability, temperature_for
 from apgcn.own.fitting import fit
-from apgcn.own.holdout import hold_out
+from apgcn.own.holdout import hold_out, without
 from apgcn.own.onnx_files import write_onnx
 from apgcn.own.saved import SavedModel, load_model, save_model
 from apgcn.own.tuning import tune
@@ -107,7 +108,15 @@ def test_new_nodes_get_what_they_would_get_in_the_whole_graph(model, tables, tmp
     ("arguments", "sentence"),
     [
         (["predict", "MODEL", "--out", "p.csv", "--edges", "EDGES"], "--edges and --nodes must be given together"),
-        (["predict", "MODEL", "--out", "p.csv", "--add"], "--add must come with --edges and --nodes"),
+        (["predict", "MODEL", "--out", "p.csv", "--nodes", "NODES"], "--nodes must be given together with --edges"),
+        (["predict", "MODEL", "--out", "p.csv", "--add"], "--add must come with --edges"),
+        (["predict", "MODEL", "--out", "p.xlsx"], "--out must name a table, .csv or .parquet, got p.xlsx"),
+        (["predict", "MODEL", "--out", "MODEL/model.json"], "--out must not name what is read"),
+        (["predict", "MODEL", "--edges", "EDGES", "--nodes", "NODES", "--out", "NODES"], "must not name what is read"),
+        (["explain", "MODEL", "--html", "MODEL/graph.npz"], "--html must not name what is read"),
+        (["export", "MODEL", "--onnx", "MODEL/weights.safetensors"], "--onnx must not name what is read"),
+        (["train", "cora", "--test-share", "0.2"], "--test-share is for one's own graph"),
+        ([*OWN, "--out", "m", "--test-share", "0.9"], "--test-share must leave nodes to train: at most 0.7, got 0.9"),
         (["predict", "nowhere", "--out", "p.csv"], "nowhere must be the folder of a trained model"),
         (["predict", "MODEL", "--out", "/no/such/place/p.csv"], "--out must name a file in a folder that exists"),
         (["predict", "MODEL", "--out", "."], "--out must name a file, but"),
@@ -119,7 +128,7 @@ def test_new_nodes_get_what_they_would_get_in_the_whole_graph(model, tables, tmp
         (["train", "cora", "--edges", "EDGES", "--nodes", "NODES", "--label", "topic", "--out", "m"], "has no name in"),
         (["train", "cora", "--label", "topic"], "give --edges and --nodes, too"),
         ([*OWN, "--out", "MODEL"], "has files in it"),
-        ([*OWN, "--out", "m", "--test-share", "2"], "test must"),
+        ([*OWN, "--out", "m", "--test-share", "2"], "--test-share must be in [0, 1), got 2.0"),
         ([*OWN, "--out", "m", "--model", "btfp"], "no weights"),
         ([*OWN, "--out", "m", "--graph", "g.graphml"], "--graph must be given without --edges and --nodes"),
         ([*OWN, "--out", "m", "--tune", "-1"], "tune must be >= 0, got -1"),
@@ -135,7 +144,8 @@ def test_new_nodes_get_what_they_would_get_in_the_whole_graph(model, tables, tmp
 def test_a_mistyped_command_is_told_in_words(arguments, sentence, model, tables, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = {"MODEL": str(model), "EDGES": str(tables / "edges.csv"), "NODES": str(tables / "nodes.csv")}
-    assert run([names.get(one, one) for one in arguments]) == 2
+    arguments = [names.get(one, one.replace("MODEL/", f"{model}/")) for one in arguments]
+    assert run(arguments) == 2
     told = capsys.readouterr().err
     assert sentence in told.splitlines()[-1]
     assert not list(tmp_path.iterdir()), "nothing is left behind"
@@ -355,3 +365,68 @@ def test_a_folder_made_to_deceive_is_refused_in_words(model, tmp_path, place, va
     (tmp_path / "m" / "model.json").write_text(json.dumps(content))
     with pytest.raises(BrokenFile, match=sentence):
         load_model(tmp_path / "m")
+
+
+def test_every_way_to_predict(model, tables, tmp_path, capsys):
+    """Of the model's graph, of the same graph in tables, of it with more edges; as CSV and as Parquet."""
+    files = ["--edges", str(tables / "edges.csv"), "--nodes", str(tables / "nodes.csv")]
+    (tmp_path / "more.csv").write_text("source,target\n31336,1061127\n")
+    ways = {
+        "own.csv": [],
+        "same.csv": files,
+        "all.csv": ["--probabilities"],
+        "more.csv": ["--edges", str(tmp_path / "more.csv"), "--add"],
+        "own.parquet": [],
+    }
+    (tmp_path / "out").mkdir()
+    for name, options in ways.items():
+        assert run(["predict", str(model), *options, "--out", str(tmp_path / "out" / name)]) == 0, name
+    tables_of = {name: read_table(tmp_path / "out" / name) for name in ways}
+    columns = tables_of["own.csv"].columns
+    assert columns == ("id", "prediction", "probability", "steps", "label")
+    assert (tmp_path / "out" / "own.csv").read_text() == (tmp_path / "out" / "same.csv").read_text()
+    assert tables_of["own.parquet"].texts(0) == tables_of["own.csv"].texts(0)
+    known = [text for text in tables_of["own.csv"].texts(4) if text]
+    assert len(known) == (load_model(model).graph.labels >= 0).sum()
+    chances = tables_of["all.csv"]
+    sums = sum(chances.all_numbers(5 + number) for number in range(7))
+    np.testing.assert_allclose(sums, 1, atol=1e-4)
+    assert tables_of["more.csv"].texts(2) != tables_of["own.csv"].texts(2)
+    assert "have no edge" not in capsys.readouterr().err
+
+
+def test_a_save_that_fails_leaves_nothing(model, tmp_path, monkeypatch):
+    saved = load_model(model)
+    monkeypatch.setattr(saved_models, "write_npz", lambda path, graph: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        save_model(tmp_path / "inner" / "m", saved)
+    assert not list(tmp_path.iterdir())
+
+
+def test_few_nodes_that_are_all_right_do_not_make_it_certain():
+    logits = np.log(np.array([[[0.9, 0.1]] * 4]))
+    temperature = temperature_for(logits, np.zeros(4, int))
+    assert 0.5 < temperature < 1
+    assert temperature_for(np.repeat(logits, 500, axis=1), np.zeros(2000, int)) < 0.3
+
+
+def test_a_trial_that_diverged_does_not_win(tmp_path):
+    club = of_a_club(tmp_path)
+    tried = tune(club, hold_out(club.labels), "apgcn", {"learning_rate": 1e30, "max_epochs": 5}, trials=1)
+    assert [one.accuracy for one in tried] == [0, 0]
+
+
+def test_what_is_not_finite_is_no_prediction(tmp_path):
+    club = of_a_club(tmp_path)
+    fitted = fit(club, hold_out(club.labels), APGCNSettings(), TrainingSettings(max_epochs=3))
+    with pytest.raises(InvalidInput, match="is not finite; are its features of the size"):
+        fitted.predict(replace(club, features=np.full((60, 2), 3e38)))
+
+
+def test_classes_that_are_too_small_are_named():
+    labels = np.array([0] * 10 + [1] * 2 + [2] * 5)
+    graph = Graph(np.eye(17), np.eye(17), labels, class_names=("large", "small", "medium"))
+    split = hold_out(labels, test=0.2)
+    assert without(graph, split, asked=("stopping", "test")) == ["too few labelled nodes, so none judges: 'small'."]
+    with pytest.raises(InvalidInput, match="labels must hold two classes or more"):
+        hold_out(np.zeros(5, int))

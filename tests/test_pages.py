@@ -63,6 +63,11 @@ def test_the_python_of_a_page_runs(page, printed, capsys):
         assert re.search(pattern, out), pattern
 
 
+def test_no_page_has_a_place_that_waits_to_be_filled():
+    for page in PAGES:
+        assert not re.search(r"^[A-Z]+$|TODO|FIXME|XXX", page.read_text(), re.M), page
+
+
 def test_the_page_about_ones_own_graph_can_be_followed(monkeypatch, tmp_path):
     """Its commands, with the columns it shows, on tables large enough to train on."""
     text = (ROOT / "docs" / "own_graph.md").read_text()

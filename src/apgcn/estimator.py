@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from warnings import warn
 
 import numpy as np
 from scipy import sparse
@@ -12,6 +14,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
+from apgcn.checks import MOST, check_whole
 from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
 from apgcn.models.apgcn import APGCNSettings
@@ -50,8 +53,8 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         The share of the labelled nodes that is not trained on but says when to stop.
     n_init : int
         How many initialisations are trained, as one pack; what they say is averaged.
-    random_state : int
-        Which split and initialisations; the same number gives the same model.
+    random_state : int, RandomState or None
+        Which split and initialisations; the same number gives the same model; None is 0.
     device : str
         cpu, cuda or cuda:N.
 
@@ -131,20 +134,32 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         if self.graph is None:
             features = validate_data(self, X, accept_sparse="csr", dtype=np.float32, ensure_min_samples=2)
             numbers = np.arange(features.shape[0])
+            edges = _adjacency(adjacency, features.shape[0])
+            if adjacency is None:
+                warn(
+                    "neither adjacency nor graph is given, so nodes are judged by their own features alone",
+                    stacklevel=2,
+                )
         else:
-            numbers, features = self._numbers(X), self.graph.features
+            if adjacency is not None:
+                raise InvalidInput("adjacency must not be given beside graph, which has its own.")
+            numbers, features, edges = self._numbers(X), self.graph.features, self.graph.adjacency
             self.n_features_in_ = 1
         known, classes, places = _classes(y, expected=len(numbers))
         labels = np.full(features.shape[0], -1)
         labels[numbers[known]] = places
-        edges = self.graph.adjacency if self.graph is not None else _adjacency(adjacency, features.shape[0])
+        if not np.array_equal(labels[numbers[known]], places):
+            raise InvalidInput("X must not name a node twice with two classes.")
         graph = Graph(edges, features=features, labels=labels, class_names=tuple(str(one) for one in classes))
-        split = hold_out(labels, stopping=self.stopping, seed=self._seed())
+        check_whole("n_init", self.n_init)
+        seed = self._seed()
+        split = hold_out(labels, stopping=self.stopping, seed=seed)
         self.classes_ = classes
-        self._learned(self._trained(graph, split), graph)
+        self._encoded = False
+        self._learned(self._trained(graph, split, seed), graph)
         return self
 
-    def _trained(self, graph: Graph, split: Any) -> Fitted:
+    def _trained(self, graph: Graph, split: Any, seed: int) -> Fitted:
         model = APGCNSettings(
             penalty=self.penalty,
             max_steps=self.max_steps,
@@ -155,7 +170,7 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         training = TrainingSettings(
             learning_rate=self.learning_rate, l2=self.l2, patience=self.patience, max_epochs=self.max_epochs
         )
-        return fit(graph, split, model, training, initialisations=self.n_init, seed=self._seed(), device=self.device)
+        return fit(graph, split, model, training, initialisations=self.n_init, seed=seed, device=self.device)
 
     def _learned(self, fitted: Fitted, graph: Graph) -> None:
         self._fitted, self._graph = fitted, graph
@@ -178,15 +193,26 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         graph given beforehand, for these of its nodes.
         """
         check_is_fitted(self, "classes_")
+        if adjacency is not None and (X is None or self.graph is not None):
+            raise InvalidInput("adjacency must come with the features of all its nodes, X, and not beside graph.")
         if X is None:
             return self._said.probabilities
         if self.graph is not None:
+            if self.graph.num_nodes != self._graph.num_nodes:
+                raise InvalidInput("graph must be the one that it was fitted with; fit again with another one.")
             return self._said.probabilities[self._numbers(X)]
         return self.ask(X, adjacency).probabilities
 
     def ask(self, X: Any, adjacency: Any = None) -> Predicted:
         """Probabilities, steps and remainder of the nodes of another graph."""
         check_is_fitted(self, "classes_")
+        if adjacency is None and self._graph.adjacency.nnz:
+            raise InvalidInput(
+                "adjacency must be given with X, because it was fitted with one; predict() answers for nodes it was "
+                "fitted on, and score and cross_val_score want APGCNClassifier(graph=graph) and numbers of nodes."
+            )
+        if self._encoded:
+            raise InvalidInput("the model was trained on columns of tables, not on arrays: ask apgcn predict.")
         features = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
         nodes = features.shape[0]
         graph = Graph(_adjacency(adjacency, nodes), features=features, labels=np.full(nodes, -1))
@@ -195,17 +221,25 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
     def save(self, folder: str | Path) -> None:
         """Write a new folder; `APGCNClassifier.load` or `apgcn predict` reads it."""
         check_is_fitted(self, "classes_")
-        save_model(Path(folder), SavedModel(self._fitted, self._graph))
+        names = list(getattr(self, "feature_names_in_", []))
+        kept = replace(self._fitted, notes={**self._fitted.notes, "feature_names": names})
+        save_model(Path(folder), SavedModel(kept, self._graph))
 
     @classmethod
-    def load(cls, folder: str | Path, *, device: str = "cpu") -> APGCNClassifier:
-        """A fitted classifier; its classes are text."""
+    def load(cls, folder: str | Path, *, graph: Graph | None = None, device: str = "cpu") -> APGCNClassifier:
+        """A fitted classifier; its classes are text. A graph that was given beforehand is given again."""
         saved = load_model(Path(folder))
-        settings = {**vars(saved.fitted.model), **vars(saved.fitted.training)}
-        loaded = cls(device=device, **{name: settings[name] for name in cls().get_params() if name in settings})
-        loaded.classes_ = np.array(saved.fitted.class_names)
-        loaded.n_features_in_ = saved.fitted.features
-        loaded._learned(saved.fitted, saved.graph)
+        fitted = saved.fitted
+        settings = {**vars(fitted.model), **vars(fitted.training)}
+        settings |= {"n_init": fitted.initialisations, "random_state": fitted.split.seed}
+        given = {name: settings[name] for name in cls().get_params() if name in settings}
+        loaded = cls(graph=graph, device=device, **given)
+        loaded.classes_ = np.array(fitted.class_names)
+        loaded.n_features_in_ = 1 if graph is not None else fitted.features
+        loaded._encoded = saved.encoding is not None
+        if names := fitted.notes.get("feature_names"):
+            loaded.feature_names_in_ = np.array(names, dtype=object)
+        loaded._learned(fitted, saved.graph)
         return loaded
 
     def _numbers(self, X: Any) -> np.ndarray:
@@ -215,11 +249,16 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
             raise InvalidInput(f"X must hold numbers of nodes, because a graph was given, got {given.dtype}.")
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < self.graph.num_nodes:
-            raise InvalidInput(f"X must hold nodes from 0 to {self.graph.num_nodes - 1}, got {numbers.max()}.")
+            wrong = numbers.min() if numbers.min() < 0 else numbers.max()
+            raise InvalidInput(f"X must hold nodes from 0 to {self.graph.num_nodes - 1}, got {wrong}.")
         return numbers.astype(np.int64)
 
     def _seed(self) -> int:
-        return 0 if self.random_state is None else int(self.random_state)
+        if isinstance(self.random_state, np.random.RandomState):
+            return int(self.random_state.randint(MOST))
+        seed = 0 if self.random_state is None else self.random_state
+        check_whole("random_state", seed, least=0)
+        return int(seed)
 
 
 def _classes(y: Any, *, expected: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -234,21 +273,34 @@ def _classes(y: Any, *, expected: int) -> tuple[np.ndarray, np.ndarray, np.ndarr
     if given.dtype.kind == "f":
         assert_all_finite(given, allow_nan=True, input_name="y")
     if given.dtype.kind == "O":
-        known = np.array([one is not None and one == one and one != UNLABELLED for one in given])
+        known = np.array([not _is_unknown(one) for one in given], dtype=bool)
+        named = given[known] if any(isinstance(one, str) for one in given[known]) else np.array(given[known].tolist())
     else:
         known = (given == given) & (given != UNLABELLED if given.dtype.kind in "iuf" else np.ones(expected, bool))
-    check_classification_targets(given[known])
+        named = given[known]
+    check_classification_targets(named)
     if not known.any():
         raise InvalidInput("y must hold the classes of some nodes, but all are unknown.")
-    classes, places = np.unique(given[known], return_inverse=True)
+    classes, places = np.unique(named, return_inverse=True)
     if len(classes) < 2:
         raise InvalidInput(f"y must hold two classes or more, got one class, {classes[0]!r}.")
     return known, classes, places
 
 
-def _adjacency(given: Any, nodes: int) -> sparse.csr_matrix:
+def _is_unknown(label: Any) -> bool:
+    """Whether a label is None, NaN, the NA of pandas, or -1."""
+    return label is None or type(label).__name__ == "NAType" or label != label or label == UNLABELLED
+
+
+def _adjacency(given: Any, nodes: int) -> Any:
     if given is None:
         return sparse.csr_matrix((nodes, nodes), dtype=np.float32)
+    if isinstance(given, list | tuple):
+        given = np.array(given)
+    if not hasattr(given, "shape"):
+        raise InvalidInput(
+            f"adjacency must be an array or a sparse matrix, got {type(given).__name__}; see apgcn.io for other graphs."
+        )
     if given.shape != (nodes, nodes):
         raise InvalidInput(f"adjacency must be {nodes} x {nodes}, as there are rows of X, got {given.shape}.")
     return given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -24,7 +25,7 @@ class Graph:
         edge, or use `apgcn.cleaning.undirected`. Stored as CSR with sorted columns, float32.
     features : scipy sparse matrix or array of shape (nodes, features)
         Sparse stays sparse (CSR), dense stays dense; float32.
-    labels : array of shape (nodes,)
+    labels : array of shape (nodes,), optional
         The class of every node, counted from 0; -1 where it is unknown.
     name : str
         Part of the key of every run on this graph: two graphs with different names get different random numbers.
@@ -41,14 +42,14 @@ class Graph:
 
     adjacency: sparse.csr_matrix
     features: sparse.csr_matrix | np.ndarray
-    labels: np.ndarray
+    labels: Any = None  # an array afterwards
     name: str = "graph"
     class_names: tuple[str, ...] = ()
     node_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         sparse_features = sparse.issparse(self.features)
-        labels = _as_labels(self.labels)
+        labels = _as_labels(np.full(np.shape(self.adjacency)[:1], -1) if self.labels is None else self.labels)
         classes = int(labels.max(initial=-1)) + 1
         settled = {
             "adjacency": _as_csr(self.adjacency, what="adjacency"),
@@ -88,6 +89,11 @@ class Graph:
     @property
     def num_nodes(self) -> int:
         return self.adjacency.shape[0]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """What its nodes are called: their names, or their numbers."""
+        return self.node_names or tuple(map(str, range(self.num_nodes)))
 
     @property
     def num_directed_edges(self) -> int:

@@ -21,6 +21,7 @@ NODES = Annotated[Path | None, typer.Option(help="A table of its nodes.")]
 GRAPH = Annotated[
     Path | None, typer.Option("--graph", help="Instead of tables, one file: .graphml, or .npz of `write_npz`.")
 ]
+AS_JSON = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,16 @@ class Files:
     def __post_init__(self) -> None:
         if self.graph is not None and (self.edges is not None or self.nodes is not None):
             raise InvalidInput("--graph must be given without --edges and --nodes: it holds both.")
-        if (self.edges is None) != (self.nodes is None):
-            raise InvalidInput("--edges and --nodes must be given together.")
+        if self.edges is None and self.nodes is not None:
+            raise InvalidInput("--nodes must be given together with --edges.")
 
     @property
     def given(self) -> bool:
         return self.graph is not None or self.edges is not None
+
+    @property
+    def all(self) -> tuple[Path | None, ...]:
+        return self.edges, self.nodes, self.graph
 
     @property
     def arrays(self) -> bool:
@@ -56,7 +61,7 @@ class Files:
         elif self.edges is not None and self.nodes is not None:
             read = assemble(read_table(self.edges), read_table(self.nodes), reading, name="graph", **trained)
         else:
-            raise InvalidInput("a graph must be given, as --edges and --nodes or as --graph.")
+            raise InvalidInput("--edges and --nodes must be given together, or --graph.")
         say_all(read.notes)
         return read
 

@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 from rich.markup import escape
 
+from apgcn.checks import check_share
 from apgcn.cli import show
-from apgcn.cli.given import Files
+from apgcn.cli.given import Files, say_all
 from apgcn.cli.watching import say
 from apgcn.errors import InvalidInput
 from apgcn.io.assembling import Reading
+
+MOST_FOR_TEST = 0.7  # of the labelled nodes
 
 
 def train_own(
@@ -38,21 +41,28 @@ def train_own(
     from apgcn.io.folders import new_folder
     from apgcn.models.catalogue import settings_of
     from apgcn.own.fitting import fit
-    from apgcn.own.holdout import hold_out
+    from apgcn.own.holdout import hold_out, without
     from apgcn.own.saved import SavedModel, fill
     from apgcn.training.paper import divide_settings
 
+    if files.edges is not None and files.nodes is None:
+        raise InvalidInput("--edges and --nodes must be given together.")
     if reading.label is None and not files.arrays:
         raise InvalidInput("--label must name the column of --nodes that holds the classes.")
     if not settings_of(model).has_weights:
         raise InvalidInput(f"--model must be one that is trained and kept, but {model} has no weights.")
     place = resolve(device)
     chosen, training = divide_settings(model, changes)
-    read = files.read(reading)
-    graph = replace(read.graph, name=out.name or "graph")
-    split = hold_out(graph.labels, test=test_share, seed=seed)
-    started = time.perf_counter()
+    check_share("--test-share", test_share)
+    if test_share > MOST_FOR_TEST:
+        raise InvalidInput(f"--test-share must leave nodes to train: at most {MOST_FOR_TEST}, got {test_share}.")
     with new_folder(out) as folder:
+        read = files.read(reading)
+        graph = replace(read.graph, name=out.name or "graph")
+        split = hold_out(graph.labels, test=test_share, seed=seed)
+        lacking = without(graph, split, asked=("stopping", "test") if test_share else ("stopping",))
+        say_all(lacking)
+        started = time.perf_counter()
         tried = _tuned(graph, split, model, changes, trials=trials, seed=seed, device=place) if trials else []
         if tried:
             chosen, training = divide_settings(model, tried[0].settings)
@@ -69,24 +79,32 @@ def train_own(
             )
         said = fitted.predict(graph, device=place)
         fitted.notes["seconds"] = time.perf_counter() - started
-        fitted.notes["tried"] = [one._asdict() for one in tried]
-        fill(folder, SavedModel(fitted, graph, read.encoding, reading))
+        fitted.notes["tried"] = [
+            {
+                "settings": one.settings,
+                "searched": {name: value for name, value in one.settings.items() if name not in changes},
+                "accuracy": one.accuracy,
+            }
+            for one in tried
+        ]
+        fill(folder, SavedModel(fitted, graph, read.encoding, read.reading))
     summary = {
         "nodes": graph.num_nodes,
-        "edges": graph.num_directed_edges if reading.directed else graph.num_directed_edges // 2,
+        "edges": graph.num_directed_edges if read.reading.directed else graph.num_directed_edges // 2,
         "features": graph.num_features,
         "classes": list(graph.class_names),
         "labelled": int((graph.labels >= 0).sum()),
         "model": model,
+        "initialisations": fitted.initialisations,
         "settings": {**vars(chosen), **vars(training)},
-        "read": read.notes,
+        "read": [*read.notes, *lacking],
         **fitted.notes,
         "out": str(out),
     }
     if as_json:
         print(json.dumps(summary, allow_nan=False))
     else:
-        _show(summary, steps=np.rint(said.steps).astype(int), title=chosen.title, max_steps=chosen.max_steps)
+        _show(summary, said.steps, chosen)
 
 
 def _tuned(graph: Any, split: Any, model: str, changes: dict[str, Any], *, trials: int, **how: Any) -> list[Any]:
@@ -94,16 +112,18 @@ def _tuned(graph: Any, split: Any, model: str, changes: dict[str, Any], *, trial
 
     def tell(number: int, tried: Any) -> None:
         searched = ", ".join(f"{name} {value:g}" for name, value in tried.settings.items() if name not in changes)
-        say(f"trial {number} of {trials}: {100 * tried.accuracy:.2f} % with {searched or 'the settings as they are'}")
+        trial = f"trial {number} of {trials}" if number else "before any trial"
+        say(f"{trial}: {100 * tried.accuracy:.2f} % with {searched or 'the settings as they are'}")
 
     return tune(graph, split, model, changes, trials=trials, tell=tell, **how)
 
 
-def _show(summary: dict[str, Any], *, steps: np.ndarray, title: str, max_steps: int) -> None:
+def _show(summary: dict[str, Any], steps: np.ndarray, model: Any) -> None:
     console = show.terminal()
+    halts = hasattr(model, "epsilon")
     out, name = quote(summary["out"]), escape(Path(summary["out"]).name)
     console.print(
-        f"[bold]{title} on {name}[/]: {summary['nodes']:,} nodes, {summary['edges']:,} edges, "
+        f"[bold]{model.title} for {name}[/]: {summary['nodes']:,} nodes, {summary['edges']:,} edges, "
         f"{summary['features']:,} features, {len(summary['classes'])} classes; {summary['labelled']:,} labelled nodes"
     )
     for held, words in (("test", "on test nodes"), ("stopping", "on nodes that said when to stop")):
@@ -117,12 +137,14 @@ def _show(summary: dict[str, Any], *, steps: np.ndarray, title: str, max_steps: 
         console.print(
             "(somewhat flattering: it chose the epoch; --test-share 0.2 keeps nodes for an untouched judgement)"
         )
-    console.print(f"steps K: [bold]{steps.mean():.2f}[/] on average")
-    for line in show.histogram(np.bincount(steps, minlength=max_steps + 1)[1:].tolist()):
-        console.print(line)
+    if halts:
+        rounded = "" if summary["initialisations"] == 1 else "; each node's mean over initialisations, rounded"
+        console.print(f"steps K: [bold]{steps.mean():.2f}[/] on average{rounded}")
+        for line in show.histogram(np.bincount(np.rint(steps).astype(int), minlength=model.max_steps + 1)[1:].tolist()):
+            console.print(line)
     if summary["tried"]:
         best = summary["tried"][0]
-        found = ", ".join(f"{name} {value}" for name, value in best["settings"].items()) or "those from before"
+        found = ", ".join(f"{name} {value}" for name, value in best["searched"].items()) or "those that were given"
         console.print(
             f"best of {len(summary['tried'])} settings tried: {escape(found)}; accuracy {100 * best['accuracy']:.2f} % "
             "on labelled nodes that these trials neither trained nor stopped on"
@@ -130,9 +152,7 @@ def _show(summary: dict[str, Any], *, steps: np.ndarray, title: str, max_steps: 
     if summary["diverged"]:
         console.print(f"{summary['diverged']} initialisations diverged and are left out")
     console.print(f"epochs {', '.join(map(str, summary['epochs']))}; {show.duration(summary['seconds'])}")
-    show.next_commands(
-        {
-            f"predict {out} --out predictions.csv": "what it says of every node",
-            f"explain {out} --html steps.html": "who listened how far, as a page",
-        }
-    )
+    following = {f"predict {out} --out predictions.csv": "what it says of every node"}
+    if model.name == "apgcn":
+        following[f"explain {out} --html steps.html"] = "who listened how far, as a page"
+    show.next_commands(following)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apgcn.cli.given import GRAPH, Files, say_all
+from apgcn.cli.given import AS_JSON, GRAPH, Files, say_all
 from apgcn.errors import InvalidInput
 
 if TYPE_CHECKING:
     from apgcn.graph import Graph
     from apgcn.own.saved import SavedModel
 
+PREDICTIONS = (".csv", ".txt")
 MODEL = Annotated[Path, typer.Argument(help="The folder that `apgcn train --out` wrote.")]
 
 
@@ -29,16 +30,20 @@ def predict(
         bool, typer.Option("--probabilities", help="Also write the probability of every class.")
     ] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    as_json: AS_JSON = False,
 ) -> None:
     """Predict the class of every node: id, prediction, its probability, and how many steps the node listened."""
+    from apgcn.io.own import PARQUET
     from apgcn.io.whole import file_to_write
     from apgcn.own.predictions import write_predictions
     from apgcn.own.saved import load_model
 
-    place = file_to_write(out, option="--out", example="predictions.csv")
+    files = Files(edges, nodes, graph)
+    place = file_to_write(out, option="--out", example="predictions.csv", spare=[model, *files.all])
+    if place.suffix.lower() not in (*PREDICTIONS, *PARQUET):
+        raise InvalidInput(f"--out must name a table, .csv or .parquet, got {out}.")
     saved = load_model(model)
-    asked = asked_graph(saved, Files(edges, nodes, graph), add=add)
+    asked = asked_graph(saved, files, add=add)
     said = saved.fitted.predict(asked, device=device)
     write_predictions(place, asked, said, saved.fitted.class_names, probabilities=probabilities)
     summary = {
@@ -60,8 +65,10 @@ def asked_graph(saved: SavedModel, files: Files, *, add: bool) -> Graph:
     from apgcn.io.extending import extend
     from apgcn.io.own import read_table
 
-    if add and (files.edges is None or files.nodes is None):
-        raise InvalidInput("--add must come with --edges and --nodes, which say what to add.")
+    if add and files.edges is None:
+        raise InvalidInput(
+            "--add must come with --edges, and with --nodes if there are new ones, which say what to add."
+        )
     if not files.given:
         return saved.graph
     if saved.encoding is None and not files.arrays:
@@ -72,8 +79,9 @@ def asked_graph(saved: SavedModel, files: Files, *, add: bool) -> Graph:
     if saved.encoding is not None and files.arrays:
         raise InvalidInput("the model was trained on columns, which an .npz has not; give tables or a .graphml.")
     reading = saved.reading or Reading()
-    if add and files.edges is not None and files.nodes is not None and saved.encoding is not None:
-        read = extend(saved.graph, read_table(files.edges), read_table(files.nodes), reading, saved.encoding)
+    if add and files.edges is not None and saved.encoding is not None:
+        new = None if files.nodes is None else read_table(files.nodes)
+        read = extend(saved.graph, read_table(files.edges), new, reading, saved.encoding)
         say_all(read.notes)
         return read.graph
     return files.read(reading, encoding=saved.encoding, class_names=saved.fitted.class_names).graph

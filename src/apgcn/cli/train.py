@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import time
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from apgcn.cli import show
-from apgcn.cli.given import EDGES, GRAPH, NODES, Files
+from apgcn.cli.catalogued import train_catalogued
+from apgcn.cli.given import AS_JSON, EDGES, GRAPH, NODES, Files
 from apgcn.cli.own import train_own
 from apgcn.cli.settings import parse_settings
-from apgcn.cli.watching import say
 from apgcn.errors import InvalidInput
 from apgcn.io.assembling import Reading
 
@@ -69,24 +65,14 @@ def train(
     trials: Annotated[
         int, typer.Option("--tune", metavar="TRIALS", help="Of one's own graph, search settings first: so many trials.")
     ] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    as_json: AS_JSON = False,
 ) -> None:
     """Train AP-GCN or another model on a benchmark graph or on one's own, and say how far its nodes listened."""
     from apgcn.checks import check_whole
-    from apgcn.cleaning import clean
-    from apgcn.datasets import describe, load
-    from apgcn.devices import resolve
-    from apgcn.io.folders import new_folder
     from apgcn.models.catalogue import settings_of
-    from apgcn.models.given import kinds_for
-    from apgcn.splits import TEST_SEEDS
-    from apgcn.training.packs import train as train_runs
-    from apgcn.training.paper import paper_settings
-    from apgcn.training.runs import MOST_RUNS, benchmark_runs
-    from apgcn.training.saving import save
-    from apgcn.training.summary import summarize
+    from apgcn.training.runs import MOST_RUNS
 
-    kind = settings_of(model)
+    settings_of(model)
     check_whole("runs", runs, most=MOST_RUNS)
     check_whole("seed", seed, least=0)
     typed = [*(chosen or []), *_as_settings(penalty=penalty, max_steps=max_steps)]
@@ -124,47 +110,21 @@ def train(
         return
     if trials:
         raise InvalidInput(f"--tune is for one's own graph; of a benchmark graph say: apgcn tune {dataset or 'cora'}.")
-    if reading != Reading() or test_share:
+    if test_share:
+        raise InvalidInput("--test-share is for one's own graph; the benchmark's splits have their test nodes.")
+    if reading != Reading():
         raise InvalidInput("what columns mean is for one's own graph: give --edges and --nodes, too.")
-    dataset = dataset or "cora"
-    described = describe(dataset)
-    chosen_model, training = paper_settings(dataset, model=model, kind=settings, **parse_settings(typed, model=model))
-    if not kind.has_weights and runs > len(TEST_SEEDS):
-        runs = len(TEST_SEEDS)
-        say(f"{kind.title} has no initial weights, so there is one run per split: {runs} runs.")
-    place = resolve(device)
-    summary, kept = None, None
-    try:
-        with new_folder(out) if out else nullcontext() as folder:
-            graph = clean(load(dataset))
-            planned = benchmark_runs(graph, runs, seed=seed)
-            started = time.perf_counter()
-            with show.progress_bar(len(planned), label=f"{kind.title} on {described.title}") as report:
-                results = train_runs(graph, planned, chosen_model, training, device=place, progress=report)
-            summary = summarize(results, chosen_model, training, device=place, seconds=time.perf_counter() - started)
-            summary["settings_kind"] = settings or kinds_for(kind, dataset)[0]
-            if folder:
-                save(folder, results, summary)
-        kept = out
-    finally:  # also when it could not be saved: what was trained is not lost
-        if summary and as_json:
-            print(json.dumps(summary, allow_nan=False))
-        elif summary:
-            again = _options(model=model, settings=settings, seed=seed)
-            show.trained(kind, described, planned[0].split, summary, changed=typed, again=again, out=kept)
-    if summary["diverged"]:
-        causes = [name for name in ("learning_rate", "l2", "penalty") if name in summary["settings"]]
-        raise InvalidInput(
-            f"{summary['diverged']} of {len(planned)} runs diverged: their loss was never finite; "
-            f"make {' or '.join(causes)} smaller."
-        )
-
-
-def _options(*, model: str, settings: str | None, seed: int) -> str:
-    """What to type besides settings for another training like this one."""
-    usual = {"model": "apgcn", "settings": None, "seed": 0}
-    typed = {"model": model, "settings": settings, "seed": seed}
-    return "".join(f" --{name} {value}" for name, value in typed.items() if value != usual[name])
+    train_catalogued(
+        dataset or "cora",
+        model=model,
+        kind=settings,
+        typed=typed,
+        runs=runs,
+        seed=seed,
+        device=device,
+        out=out,
+        as_json=as_json,
+    )
 
 
 def _names(typed: str | None) -> tuple[str, ...]:

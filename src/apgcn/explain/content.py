@@ -14,11 +14,14 @@ from scipy.sparse.csgraph import dijkstra
 from apgcn.errors import InvalidInput, UnknownName
 from apgcn.explain.layout import positions
 from apgcn.graph import Graph
+from apgcn.models.apgcn import APGCNSettings
 from apgcn.own.fitted import Predicted
 from apgcn.own.judging import judged
 from apgcn.own.saved import SavedModel
 
 MOST = 20_000  # nodes that a page draws
+AROUND = 1_000  # of them, when it is about one
+FAR = 255  # steps and more
 SETS = ("", "train", "stopping", "test")
 
 
@@ -31,12 +34,13 @@ def content(saved: SavedModel, *, node: str | None = None, most: int = MOST) -> 
     said = fitted.predict(graph)
     found = judged(said, graph, fitted.split)
     shown = _around(graph, node, most=most)
-    heard, seeds, unit, bias = _listening(saved)
-    heard = heard[shown][:, shown]
+    whole, seeds = _listening(saved)
+    heard = whole[shown][:, shown]
+    neighbours = np.diff(whole.indptr)[shown] - 1
     sets = np.zeros(graph.num_nodes, dtype=np.uint8)
     for number, name in enumerate(SETS[1:], start=1):
         sets[getattr(fitted.split, name)] = number
-    names = graph.node_names or tuple(map(str, range(graph.num_nodes)))
+    names = graph.ids
     place = positions(graph.adjacency[shown][:, shown])
     return {
         "name": graph.name,
@@ -46,9 +50,7 @@ def content(saved: SavedModel, *, node: str | None = None, most: int = MOST) -> 
         "classes": list(fitted.class_names),
         "sets": list(SETS),
         "all_nodes": graph.num_nodes,
-        "all_edges": graph.num_directed_edges,
         "max_steps": fitted.model.max_steps,
-        "epsilon": getattr(fitted.model, "epsilon", 0.01),
         "around": node,
         "ids": [names[number] for number in shown],
         "x": packed(place[:, 0], np.float32),
@@ -62,8 +64,9 @@ def content(saved: SavedModel, *, node: str | None = None, most: int = MOST) -> 
         "columns": packed(heard.indices, np.uint32),
         "weights": packed(heard.data, np.float32),
         "seeds": packed(seeds[shown], np.float32),
-        "unit": unit.tolist(),
-        "bias": bias,
+        "neighbours": packed(neighbours, np.uint32),
+        "complete": packed(_complete(heard, neighbours), np.uint8),
+        "directed": (graph.adjacency != graph.adjacency.T).nnz > 0,
         "tables": tables(graph, said, sets),
         "confusion": _confusion(graph, said, sets),
         "reliability": found["test"]["reliability"] or found["stopping"]["reliability"],
@@ -98,13 +101,13 @@ def packed(array: np.ndarray, kind: Any) -> dict[str, str]:
     return {"kind": name, "bytes": base64.b64encode(raw).decode("ascii")}
 
 
-def _listening(saved: SavedModel) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray, float]:
-    """What node i hears from j in a step, and the first initialisation's seeds z^0, Q and q."""
+def _listening(saved: SavedModel) -> tuple[sparse.csr_matrix, np.ndarray]:
+    """What node i hears from j in a step, and the first initialisation's seeds z^0."""
     fitted = saved.fitted
+    if type(fitted.model) is not APGCNSettings:
+        raise InvalidInput(f"a page can be made of AP-GCN, which it recomputes, but the model is {fitted.model.title}.")
     network: Any
     network, tensors = fitted.built(saved.graph)
-    if not hasattr(network, "propagation") or not hasattr(network.propagation, "halting_unit"):
-        raise InvalidInput(f"a page can be made of models whose nodes halt, but nodes of {fitted.model.title} do not.")
     with torch.no_grad():
         seeds = network.predict(tensors.features, None)[0].numpy()
     matrix = tensors.adjacency.normalized
@@ -113,13 +116,21 @@ def _listening(saved: SavedModel) -> tuple[sparse.csr_matrix, np.ndarray, np.nda
         (matrix.values.numpy(), pattern.straight.columns.numpy(), pattern.straight.pointers.numpy()),
         shape=pattern.shape,
     )
-    unit = network.propagation.halting_unit
-    return heard, seeds, unit.weight.detach()[0, :, 0].numpy(), float(unit.bias.detach().flatten()[0])
+    return heard, seeds
+
+
+def _complete(heard: sparse.csr_matrix, neighbours: np.ndarray) -> np.ndarray:
+    """After how many steps a node can hear somebody who is not drawn: until then, what it heard is all there."""
+    cut = np.flatnonzero(np.diff(heard.indptr) - 1 < neighbours)
+    if not len(cut):
+        return np.full(len(neighbours), FAR)
+    steps = dijkstra(heard.T, indices=cut, unweighted=True, min_only=True)  # from whom a voice comes to who hears it
+    return np.minimum(steps, FAR)
 
 
 def _around(graph: Graph, node: str | None, *, most: int) -> np.ndarray:
     """The nodes that are drawn: all, or those nearest to one."""
-    names = graph.node_names or tuple(map(str, range(graph.num_nodes)))
+    names = graph.ids
     if node is None:
         if graph.num_nodes > most:
             raise InvalidInput(
@@ -128,10 +139,10 @@ def _around(graph: Graph, node: str | None, *, most: int) -> np.ndarray:
             )
         return np.arange(graph.num_nodes)
     if node not in names:
-        raise UnknownName("node", node, names[:1000])
+        raise UnknownName("node", node, names)
     distances = _distances(graph, np.array([names.index(node)]))
     order = np.argsort(distances, kind="stable")
-    return np.sort(order[np.isfinite(distances[order])][:most])
+    return np.sort(order[np.isfinite(distances[order])][: min(most, AROUND)])
 
 
 def _distances(graph: Graph, starts: np.ndarray) -> np.ndarray:

@@ -8,8 +8,9 @@ function unpack({ kind, bytes }) {
   return new KINDS[kind](buffer.buffer);
 }
 
-const [x, y, prediction, probabilities, steps, label, set, pointers, columns, weights, seeds] = [
+const [x, y, prediction, probabilities, steps, label, set, pointers, columns, weights, seeds, neighbours, complete] = [
   "x", "y", "prediction", "probabilities", "steps", "label", "set", "pointers", "columns", "weights", "seeds",
+  "neighbours", "complete",
 ].map((name) => unpack(data[name]));
 const count = data.ids.length, classes = data.classes.length;
 const certainty = Float32Array.from({ length: count }, (_, i) => probabilities[i * classes + prediction[i]]);
@@ -23,9 +24,10 @@ function element(name, text, ...children) {
   return made;
 }
 
-// Colours: steps from blue to red, classes around the circle.
+// Colours: steps from blue to red; classes those that also the colour-blind tell apart (Okabe and Ito), then around the circle.
+const APART = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a900"];
 const byStep = (k) => `hsl(${220 - 220 * (k - 1) / Math.max(1, data.max_steps - 1)} 75% 50%)`;
-const byClass = (c) => c < 0 ? "#9aa2ad" : `hsl(${(c * 360) / classes} 65% ${c % 2 ? 42 : 55}%)`;
+const byClass = (c) => c < 0 ? "#9aa2ad" : classes <= APART.length ? APART[c] : `hsl(${(c * 360) / classes} 65% ${c % 2 ? 42 : 55}%)`;
 let colouring = "steps";
 const colourOf = (i) => colouring === "steps" ? byStep(steps[i]) : byClass(colouring === "label" ? label[i] : prediction[i]);
 
@@ -37,6 +39,7 @@ const toScreen = (i) => [(x[i] - view.x) * scale() + canvas.width / 2, (y[i] - v
 
 function showWhole() {
   view = { x: 0.5, y: 0.5, size: 1.05 };
+  by("told").textContent = "";
   draw();
 }
 
@@ -62,7 +65,7 @@ function paint() {
     const here = inside(at[i]);
     for (let e = pointers[i]; e < pointers[i + 1]; e++) {
       const j = columns[e];
-      if (j < i && (here || inside(at[j]))) { pen.moveTo(...at[i]); pen.lineTo(...at[j]); }
+      if ((data.directed ? j !== i : j < i) && (here || inside(at[j]))) { pen.moveTo(...at[i]); pen.lineTo(...at[j]); }
     }
   }
   pen.stroke();
@@ -86,6 +89,10 @@ function paint() {
   }
   if (chosen >= 0) {
     pen.strokeStyle = getComputedStyle(document.body).color;
+    pen.lineWidth = ratio;
+    pen.beginPath();
+    for (let e = pointers[chosen]; e < pointers[chosen + 1]; e++) { pen.moveTo(...at[chosen]); pen.lineTo(...at[columns[e]]); }
+    pen.stroke();
     pen.lineWidth = 2 * ratio;
     pen.beginPath();
     pen.arc(...at[chosen], 2.5 * size + 4 * ratio, 0, 7);
@@ -96,7 +103,7 @@ function paint() {
 // What node i hears: row vectors r_k = e_i A^k say from whom, r_k z^0 says what.
 function heard(i) {
   let row = new Map([[i, 1]]);
-  const told = [], last = Math.min(data.max_steps, Math.ceil(steps[i]));
+  const told = [], last = Math.min(data.max_steps, Math.ceil(steps[i]), complete[i]);
   for (let k = 0; ; k++) {
     const state = new Float64Array(classes);
     for (const [j, share] of row) for (let c = 0; c < classes; c++) state[c] += share * seeds[j * classes + c];
@@ -127,8 +134,15 @@ function link(i) {
   return made;
 }
 
+function note(text) {
+  const made = element("p", text);
+  made.className = "note";
+  return made;
+}
+
 function choose(i, move) {
   chosen = i;
+  by("told").textContent = "";
   if (move) view = { x: x[i], y: y[i], size: Math.min(view.size, 0.25) };
   const own = Array.from(probabilities.slice(i * classes, (i + 1) * classes));
   const order = own.map((_, c) => c).sort((a, b) => own[b] - own[a]).slice(0, 8);
@@ -136,7 +150,7 @@ function choose(i, move) {
     ["prediction", `${data.classes[prediction[i]]}, ${percent(certainty[i])}`],
     ["known label", label[i] < 0 ? "none" : `${data.classes[label[i]]}${data.sets[set[i]] ? ` (${data.sets[set[i]]})` : ""}`],
     ["steps", steps[i].toFixed(steps[i] % 1 ? 1 : 0)],
-    ["neighbours", String(pointers[i + 1] - pointers[i] - 1)],
+    ["neighbours", String(neighbours[i])],
   ].map(([name, value]) => element("tr", null, element("td", name), element("td", value))));
   const chances = element("table", null, ...order.map((c) => {
     const meter = element("span");
@@ -159,7 +173,9 @@ function choose(i, move) {
   by("node").replaceChildren(
     element("h3", data.ids[i]), facts, element("h3", "Probabilities"), chances,
     element("h3", "What it heard"), told,
-    element("p", data.initialisations > 1 ? "What it heard is of the first initialisation; all else is the mean." : ""),
+    note("Its answer is a mean over these steps, not what it says after the last. Shares are of all that it then knows; what is not named comes from itself and others."),
+    note(complete[i] < steps[i] ? "What it heard after that comes from nodes that are not drawn." : ""),
+    note(data.initialisations > 1 ? "What it heard is of the first initialisation; all else is the mean." : ""),
   );
   by("node").dataset.node = data.ids[i];
   draw();

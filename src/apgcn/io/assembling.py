@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy import sparse
@@ -12,10 +12,14 @@ from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
 from apgcn.io.encoding import Encoding, find_encoding
 from apgcn.io.tables import Table, listed
+from apgcn.texts import counted
 
 IDS = ("id", "node", "node_id", "name")
 ENDS = (("source", "target"), ("from", "to"), ("src", "dst"), ("node1", "node2"))
 WEIGHT = "weight"
+NONE = ""  # is the column of weights of a graph that has none
+LIGHTEST = 1e-20  # weight of an edge; the heaviest is as far from 1
+NO_CLASS = ("nan", "-1")  # how others mark what is unknown
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Reading:
     source, target : str or None
         The ends of an edge; without them `source` and `target`, or another pair of `ENDS`, else the first two columns.
     weight : str or None
-        Without it `weight`, else every edge has weight 1.
+        Without it `weight`, else every edge has weight 1; "" if there are none.
     directed : bool
         Whether an edge is heard by its target alone.
     one_hot, words, ignore : sequences of str
@@ -61,11 +65,15 @@ class Reading:
 
 @dataclass(frozen=True)
 class ReadGraph:
-    """A graph, how its features were made of columns (None if they came as they are), and what is to be said."""
+    """A graph, how its features were made of columns (None if they came as they are), and what is to be said.
+
+    `reading` is what the columns meant.
+    """
 
     graph: Graph
     encoding: Encoding | None
     notes: list[str] = field(default_factory=list)
+    reading: Reading = Reading()
 
 
 def assemble(
@@ -85,16 +93,14 @@ def assemble(
     ids = ids_of(nodes, identity)
     labels, classes, label_position = labels_of(nodes, reading, class_names)
     notes: list[str] = []
+    other = _other_columns(nodes, reading, taken={identity, label_position})
     if encoding is None:
-        taken = {identity, label_position}
-        for column in reading.ignore:
-            taken.add(nodes.position(column, option="--ignore"))
-        for option, asked in (("--one-hot", reading.one_hot), ("--words", reading.words)):
-            for column in asked:
-                nodes.position(column, option=option)
-        names = [column for place, column in enumerate(nodes.columns) if place not in taken]
-        encoding, said = find_encoding(nodes, names, one_hot=reading.one_hot, words=reading.words)
-        notes += said
+        encoding, notes = find_encoding(nodes, other, one_hot=reading.one_hot, words=reading.words)
+    else:
+        known = {column.name for column in encoding.columns} | set(encoding.left_out)
+        unknown = [name for name in other if name not in known]
+        if unknown:
+            notes.append(f"{nodes.source}: not used, because the model does not know them: {listed(unknown)}.")
     if not encoding.feature_names:
         raise InvalidInput(
             f"{nodes.source} must have at least one column of features, but has {listed(nodes.columns)}; "
@@ -105,14 +111,40 @@ def assemble(
     graph = Graph(
         adjacency=adjacency, features=features, labels=labels, name=name, class_names=classes, node_names=tuple(ids)
     )
-    return ReadGraph(graph, encoding, [*notes, *said, *more])
+    return ReadGraph(graph, encoding, [*notes, *said, *more, *alone(adjacency)], _found(edges, nodes, reading))
+
+
+def _found(edges: Table, nodes: Table, reading: Reading) -> Reading:
+    """What was found out about columns, so that another table is read in the same way."""
+    ends = _positions_of_ends(edges, reading)
+    _, weight = _weights(edges, reading, ends)
+    return replace(
+        reading,
+        id=nodes.columns[position_of_id(nodes, reading)],
+        source=edges.columns[ends[0]],
+        target=edges.columns[ends[1]],
+        weight=NONE if weight is None else edges.columns[weight],
+    )
+
+
+def _other_columns(nodes: Table, reading: Reading, *, taken: set[int | None]) -> list[str]:
+    """Those that may be features: not the ids, not the classes, not what is to be ignored."""
+    taken = taken | {nodes.position(column, option="--ignore") for column in reading.ignore}
+    for option, asked in (("--one-hot", reading.one_hot), ("--words", reading.words)):
+        for column in asked:
+            if nodes.position(column, option=option) in taken:
+                raise InvalidInput(f"{option} must name a feature, but {column!r} is the id, the label or ignored.")
+    twice = [column for column in reading.one_hot if column in reading.words]
+    if twice:
+        raise InvalidInput(f"{listed(twice)} must be named after --one-hot or after --words, not both.")
+    return [column for place, column in enumerate(nodes.columns) if place not in taken]
 
 
 def position_of_id(nodes: Table, reading: Reading) -> int:
     """Where the ids of the nodes stand."""
     if reading.id is not None:
         return nodes.position(reading.id, option="--id")
-    return next((nodes.columns.index(name) for name in IDS if name in nodes.columns), 0)
+    return next((place for name in IDS if (place := nodes.find(name)) is not None), 0)
 
 
 def ids_of(nodes: Table, position: int) -> dict[str, int]:
@@ -123,6 +155,8 @@ def ids_of(nodes: Table, position: int) -> dict[str, int]:
     for row, text in enumerate(nodes.texts(position)):
         if not text:
             raise InvalidInput(f"{nodes.at(row, position)} must be the id of a node, but is empty.")
+        if "\0" in text:
+            raise InvalidInput(f"{nodes.at(row, position)} must be the id of a node, but holds a zero byte.")
         if text in numbers:
             raise InvalidInput(
                 f"{nodes.at(row, position)} must be an id of its own, but {text!r} is also that of "
@@ -145,6 +179,12 @@ def labels_of(
     numbers = {text: number for number, text in enumerate(classes)}
     labels = np.full(len(texts), -1)
     for row, text in enumerate(texts):
+        if "\0" in text:
+            raise InvalidInput(f"{nodes.at(row, position)} must be a class, but holds a zero byte.")
+        if text.lower() in NO_CLASS and text not in known:
+            raise InvalidInput(
+                f"{nodes.at(row, position)} must be a class, got {text!r}; empty the cell where it is unknown."
+            )
         if text and text not in numbers:
             raise InvalidInput(f"{nodes.at(row, position)} must be one of {listed(classes)}, got {text!r}.")
         labels[row] = numbers[text] if text else -1
@@ -192,12 +232,13 @@ def adjacency_of(
                     "add a row for it there, or leave out the edge."
                 )
             into[row] = ids[text]
-    weights = _weights(edges, reading, ends)
+    weights, of_weights = _weights(edges, reading, ends)
+    unused = [column for number, column in enumerate(edges.columns) if number not in (*ends, of_weights)]
+    notes = [f"{edges.source}: not used: {listed(unused)}; --weight names a column of weights."] if unused else []
     first, second = numbers
     between = first != second
-    notes = (
-        [f"{edges.source}: {(~between).sum()} edges from a node to itself are left out."] if not between.all() else []
-    )
+    if not between.all():
+        notes.append(f"{edges.source}: left out {counted(int((~between).sum()), 'edge')} from a node to itself.")
     first, second, weights = first[between], second[between], weights[between]
     if not reading.directed:
         first, second = np.minimum(first, second), np.maximum(first, second)
@@ -206,26 +247,34 @@ def adjacency_of(
         largest = np.zeros(len(keys))
         np.maximum.at(largest, np.repeat(np.arange(len(keys)), counts), weights[np.argsort(first * len(ids) + second)])
         notes.append(
-            f"{edges.source}: {len(first) - len(keys)} edges were there before and count once, with the largest weight."
+            f"{edges.source}: merged {counted(len(first) - len(keys), 'edge')} with one given before; "
+            "the largest weight counts."
         )
         first, second, weights = first[places], second[places], largest
     matrix = sparse.coo_matrix((weights, (first, second)), shape=(len(ids), len(ids))).tocsr()
     if not reading.directed:
         matrix = matrix + matrix.T
-    alone = len(ids) - len(np.unique(np.concatenate([first, second])))
-    if alone:
-        notes.append(f"{alone} of {len(ids)} nodes have no edge and are judged by their own features alone.")
     return matrix, notes
+
+
+def alone(adjacency: sparse.csr_matrix) -> list[str]:
+    """What is to be said about nodes without edges."""
+    nodes = adjacency.shape[0]
+    without = nodes - len(np.unique(np.concatenate(adjacency.nonzero())))
+    return [f"without edges: {without:,} of {nodes:,} nodes, judged by their own features alone."] if without else []
 
 
 def _positions_of_ends(edges: Table, reading: Reading) -> tuple[int, int]:
     if (reading.source is None) != (reading.target is None):
         raise InvalidInput("--source and --target must be given together, or neither.")
     if reading.source is not None and reading.target is not None:
+        if reading.source == reading.target:
+            raise InvalidInput(f"--source and --target must name two columns, got {reading.source!r} twice.")
         return edges.position(reading.source, option="--source"), edges.position(reading.target, option="--target")
     for one, other in ENDS:
-        if one in edges.columns and other in edges.columns:
-            return edges.columns.index(one), edges.columns.index(other)
+        first, second = edges.find(one), edges.find(other)
+        if first is not None and second is not None:
+            return first, second
     if len(edges.columns) < 2:
         raise InvalidInput(
             f"{edges.source} must have a column for each end of an edge, but has {listed(edges.columns)}."
@@ -233,15 +282,22 @@ def _positions_of_ends(edges: Table, reading: Reading) -> tuple[int, int]:
     return 0, 1
 
 
-def _weights(edges: Table, reading: Reading, ends: tuple[int, int]) -> np.ndarray:
-    if reading.weight is None and (WEIGHT not in edges.columns or edges.columns.index(WEIGHT) in ends):
-        return np.ones(len(edges))
-    position = edges.position(reading.weight or WEIGHT, option="--weight")
+def _weights(edges: Table, reading: Reading, ends: tuple[int, int]) -> tuple[np.ndarray, int | None]:
+    """The weights and where they stand; 1 where there is no such column."""
+    if reading.weight == NONE:
+        return np.ones(len(edges)), None
+    if reading.weight is not None:
+        position: int | None = edges.position(reading.weight, option="--weight")
+    else:
+        position = edges.find(WEIGHT)
+    if position is None or (reading.weight is None and position in ends):
+        return np.ones(len(edges)), None
     weights = edges.all_numbers(position)
-    wrong = np.flatnonzero(~(weights > 0))
+    wrong = np.flatnonzero(~((weights >= LIGHTEST) & (weights <= 1 / LIGHTEST)))
     if len(wrong):
+        what = f"from {LIGHTEST:g} to {1 / LIGHTEST:g}" if weights[wrong[0]] > 0 else "above 0"
         raise InvalidInput(
-            f"{edges.at(wrong[0], position)} must be a weight above 0, got {edges.texts(position)[wrong[0]]!r}; "
+            f"{edges.at(wrong[0], position)} must be a weight {what}, got {edges.texts(position)[wrong[0]]!r}; "
             "leave out the edge instead."
         )
-    return weights
+    return weights, position

@@ -12,7 +12,10 @@ from apgcn.io.tables import Table, listed
 from apgcn.io.whole import write_whole
 
 DELIMITERS = (",", "\t", ";", "|")
+RARER = (" ", ":")  # only where none of these divides the lines
 LOOKED_AT = 20  # lines, to see what stands between the cells
+
+csv.field_size_limit(2**27)  # a cell may hold a long text
 
 
 def read_csv(path: Path) -> Table:
@@ -69,15 +72,20 @@ def delimiter_of(text: str) -> str:
     ';'
     """
     lines = [line for line in text[: 2**16].splitlines()[:LOOKED_AT] if line.strip()]
-    counts = {}
-    for delimiter in DELIMITERS:
-        try:
-            lengths = {len(row) for row in csv.reader(lines, delimiter=delimiter) if row}
-        except csv.Error:
-            continue
-        header = len(next(csv.reader(lines[:1], delimiter=delimiter), []))
-        counts[delimiter] = (len(lengths) == 1 and header > 1, header)
-    return max(counts, key=lambda one: counts[one]) if counts else ","
+    best = max(DELIMITERS, key=lambda one: _divided(lines, one))
+    if _divided(lines, best)[1] > 1:
+        return best
+    rarer = max(RARER, key=lambda one: _divided(lines, one))
+    return rarer if _divided(lines, rarer)[0] else DELIMITERS[0]
+
+
+def _divided(lines: Sequence[str], delimiter: str) -> tuple[bool, int]:
+    """Whether all lines have as many cells as the first, two or more, and how many it has."""
+    try:
+        lengths = [len(row) for row in csv.reader(lines, delimiter=delimiter) if row]
+    except csv.Error:
+        return False, 0
+    return len(set(lengths)) == 1 and lengths[0] > 1, lengths[0] if lengths else 0
 
 
 def _text_of(path: Path) -> str:

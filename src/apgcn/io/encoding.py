@@ -16,10 +16,13 @@ from scipy import sparse
 
 from apgcn.errors import InvalidInput
 from apgcn.io.tables import Table, listed
+from apgcn.texts import counted
 
 Kind = Literal["number", "category", "words"]
 
 MOSTLY = 0.5  # of a column's cells are zero, and it stays as it is: a count or a mark, which centring would fill up
+FAR = 100  # times the usual distance from the mean: a mistake, perhaps
+ROUNDING = 1e-9  # of a column's size is what numbers that are all alike may differ by
 RARE = 2  # rows in which a word must be to be a feature
 MOST_VALUES = 1000  # of a column in one-hot form
 
@@ -56,11 +59,13 @@ class Column:
 class Encoding:
     """How a table is encoded.
 
-    `sums_to_one` says that every row is divided by its sum, as the benchmark does with counts of words.
+    `sums_to_one` says that every row is divided by its sum, as the benchmark does with counts of words. `left_out` are
+    columns that are known to be no features.
     """
 
     columns: tuple[Column, ...]
     sums_to_one: bool
+    left_out: tuple[str, ...] = ()
 
     @property
     def feature_names(self) -> list[str]:
@@ -73,18 +78,26 @@ class Encoding:
             raise InvalidInput(
                 f"{table.source} must have the columns that the model was trained on, but lacks {listed(lacking)}."
             )
-        blocks, missing, strange = [], {}, {}
+        blocks, strange, far = [], {}, {}
+        to_mean: dict[str, int] = {}  # missing values
+        to_zero: dict[str, int] = {}
         for column in self.columns:
             if column.kind == "number":
-                block, missing[column.name] = _scaled(column, table)
+                block, missing = _scaled(column, table)
+                far[column.name] = int((np.abs(block.data) > FAR).sum()) if column.center else 0
+                (to_mean if column.center else to_zero)[column.name] = missing
             else:
-                block, strange[column.name] = _marked(column, table)
+                block, strange[column.name], missing = _marked(column, table)
+                to_zero[column.name] = missing if column.kind == "category" else 0
             blocks.append(block)
         notes = [
-            f"{table.source}: {sum(counts.values())} values {what} in {listed([one for one in counts if counts[one]])}."
+            f"{table.source}: {counted(sum(counts.values()), 'value')} {what}: "
+            f"{listed([one for one in counts if counts[one]])}."
             for counts, what in (
-                (missing, "are missing and count as the mean"),
-                (strange, "were not met in training and count as missing"),
+                (to_mean, "missing, taken as the mean"),
+                (to_zero, "missing, taken as 0"),
+                (strange, "not met in training, taken as missing"),
+                (far, f"more than {FAR} times as far from the mean as usual"),
             )
             if any(counts.values())
         ]
@@ -92,17 +105,31 @@ class Encoding:
         if together is None:
             return np.zeros((len(table), 0), dtype=np.float32), notes
         if self.sums_to_one:
+            self._check_counts(table)
             sums = np.asarray(together.sum(axis=1)).ravel()
             together = sparse.diags(np.divide(1.0, sums, out=np.zeros_like(sums), where=sums > 0)) @ together
         dense = together.nnz > MOSTLY * together.shape[0] * together.shape[1]
         return (together.toarray() if dense else together.tocsr()), notes
 
+    def _check_counts(self, table: Table) -> None:
+        for column in self.columns:
+            position = table.columns.index(column.name)
+            values = table.numbers(position) if column.kind == "number" else None
+            below = np.flatnonzero(values < 0) if values is not None else np.empty(0, int)
+            if len(below):
+                raise InvalidInput(f"{table.at(below[0], position)} must not be below 0: in training no value was.")
+
     def as_json(self) -> dict[str, Any]:
-        return {"sums_to_one": self.sums_to_one, "columns": [dict(vars(column)) for column in self.columns]}
+        columns = [dict(vars(column)) for column in self.columns]
+        return {"sums_to_one": self.sums_to_one, "columns": columns, "left_out": list(self.left_out)}
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Encoding:
-        return cls(columns=tuple(map(_column, given["columns"])), sums_to_one=bool(given["sums_to_one"]))
+        return cls(
+            columns=tuple(map(_column, given["columns"])),
+            sums_to_one=bool(given["sums_to_one"]),
+            left_out=tuple(map(str, given["left_out"])),
+        )
 
 
 def _column(given: Mapping[str, Any]) -> Column:
@@ -123,35 +150,41 @@ def find_encoding(
     Numbers are centred and scaled, but for columns that are mostly zero, which stay as they are. Text becomes features
     only where it is asked for: a feature for each value (`one_hot`), or for each word (`words`).
     """
-    columns, notes, left_out = [], [], []
+    columns, notes, texts, empty = [], [], [], []
     for name in names:
         position = table.position(name, option="a feature")
         if name in words:
             columns.append(Column(name, "words", values=_vocabulary(table, position)))
+            if not columns[-1].values:
+                notes.append(f"{table.source}: no word of {name!r} is in two rows, so it gives no feature.")
         elif name in one_hot:
             columns.append(Column(name, "category", values=_categories(table, position)))
         else:
             values = table.numbers(position)
             if values is None:
-                left_out.append(name)
+                texts.append(name)
+            elif np.isnan(values).all():
+                empty.append(name)
             else:
                 columns.append(_number(name, values))
-    if left_out:
+    if empty:
+        notes.append(f"{table.source}: no features, because empty: {listed(empty)}.")
+    if texts:
         notes.append(
-            f"{table.source}: {listed(left_out)} hold text and are no features; name them after --one-hot or --words "
-            "if they should be."
+            f"{table.source}: no features, because text: {listed(texts)}; --one-hot or --words makes them some."
         )
     as_they_are = all(column.kind != "number" or (column.center, column.scale) == (0, 1) for column in columns)
     positive = all(column.kind != "number" or _none_below_zero(table, column.name) for column in columns)
-    return Encoding(tuple(columns), sums_to_one=as_they_are and positive), notes
+    return Encoding(tuple(columns), sums_to_one=as_they_are and positive, left_out=(*texts, *empty)), notes
 
 
 def _number(name: str, values: np.ndarray) -> Column:
     known = values[~np.isnan(values)]
     if not len(known) or (known == 0).mean() > MOSTLY:
         return Column(name, "number")
-    spread = float(known.std())
-    return Column(name, "number", center=float(known.mean()), scale=spread if spread > 0 else 1.0)
+    center, spread = float(known.mean()), float(known.std())
+    constant = spread <= ROUNDING * np.abs(known).max()
+    return Column(name, "number", center=center, scale=1.0 if constant else spread)
 
 
 def _none_below_zero(table: Table, name: str) -> bool:
@@ -191,15 +224,17 @@ def _scaled(column: Column, table: Table) -> tuple[sparse.csr_matrix, int]:
     return sparse.csr_matrix(scaled[:, None]), int(missing.sum())
 
 
-def _marked(column: Column, table: Table) -> tuple[sparse.csr_matrix, int]:
-    """How often each value or word is in each row, and in how many cells a value is that is not known."""
+def _marked(column: Column, table: Table) -> tuple[sparse.csr_matrix, int, int]:
+    """How often each value or word is in each row, in how many cells a value is not known, and how many are empty."""
     numbers = {value: number for number, value in enumerate(column.values)}
     pairs, strange = [], 0
-    for row, text in enumerate(table.texts(table.columns.index(column.name))):
+    texts = table.texts(table.columns.index(column.name))
+    for row, text in enumerate(texts):
         for part in words_of(text) if column.kind == "words" else [text] if text else []:
             if part in numbers:
                 pairs.append((row, numbers[part]))
             else:
                 strange += column.kind == "category"
     rows, features = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    return sparse.csr_matrix((np.ones(len(rows)), (rows, features)), shape=(len(table), len(numbers))), strange
+    marks = sparse.csr_matrix((np.ones(len(rows)), (rows, features)), shape=(len(table), len(numbers)))
+    return marks, strange, texts.count("")

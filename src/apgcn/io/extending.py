@@ -9,19 +9,22 @@ from scipy import sparse
 
 from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
-from apgcn.io.assembling import ReadGraph, Reading, adjacency_of, ids_of, labels_of, position_of_id
+from apgcn.io.assembling import ReadGraph, Reading, adjacency_of, alone, ids_of, labels_of, position_of_id
 from apgcn.io.encoding import Encoding
 from apgcn.io.tables import Table
 
 
-def extend(graph: Graph, edges: Table, nodes: Table, reading: Reading, encoding: Encoding) -> ReadGraph:
-    """The graph with the new nodes after its own; new edges may end at either.
+def extend(graph: Graph, edges: Table, nodes: Table | None, reading: Reading, encoding: Encoding) -> ReadGraph:
+    """The graph with the new nodes, if any, after its own; new edges may end at either.
 
     It is the graph that one gets by reading all nodes and edges at once, with the same encoding.
     """
+    if nodes is None:
+        columns = (reading.id or "id", *(column.name for column in encoding.columns))
+        nodes = Table(source="the model's graph", columns=columns, cells=[()] * len(columns))
     identity = position_of_id(nodes, reading)
-    new = ids_of(nodes, identity)
-    names = graph.node_names or tuple(map(str, range(graph.num_nodes)))
+    new = ids_of(nodes, identity) if len(nodes) else {}
+    names = graph.ids
     ids = {name: number for number, name in enumerate(names)}
     for text, row in new.items():
         if text in ids:
@@ -34,16 +37,18 @@ def extend(graph: Graph, edges: Table, nodes: Table, reading: Reading, encoding:
     more, said = adjacency_of(edges, ids, nodes, reading)
     own = sparse.csr_matrix(graph.adjacency, copy=True)
     own.resize(more.shape)
+    adjacency = own.maximum(more)
     return ReadGraph(
         replace(
             graph,
-            adjacency=own.maximum(more),
+            adjacency=adjacency,
             features=_below(graph.features, features),
             labels=np.concatenate([graph.labels, labels]),
             node_names=tuple(ids),
         ),
         encoding,
-        [*notes, *said],
+        [*notes, *said, *alone(adjacency)],
+        reading,
     )
 
 

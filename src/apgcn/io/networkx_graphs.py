@@ -40,8 +40,14 @@ def from_networkx(
     Graph('graph', nodes=34, directed_edges=156, features=1, classes=2)
     """
     nodes, edges = tables_of(graph, source=name)
-    reading = replace(reading, id=ID, source=SOURCE, target=TARGET, directed=reading.directed or graph.is_directed())
-    return assemble(edges, nodes, reading, name=name, encoding=encoding, class_names=class_names)
+    if (reading.id, reading.source, reading.target) != (None, None, None):
+        raise InvalidInput(f"{name} says itself what its nodes and ends are: leave out --id, --source and --target.")
+    meant = replace(reading, directed=graph.is_directed())
+    columns = replace(meant, id=ID, source=SOURCE, target=TARGET)
+    read = assemble(edges, nodes, columns, name=name, encoding=encoding, class_names=class_names)
+    if reading.directed and not graph.is_directed():
+        read.notes.append(f"{name}: its edges have no direction, so both ends hear each other.")
+    return replace(read, reading=replace(meant, weight=read.reading.weight))
 
 
 def tables_of(graph: networkx.Graph, *, source: str) -> tuple[Table, Table]:
@@ -63,7 +69,7 @@ def to_networkx(graph: Graph) -> networkx.Graph:
     nx = networkx_package()
     directed = (graph.adjacency != graph.adjacency.T).nnz > 0
     made = nx.DiGraph() if directed else nx.Graph()
-    names = graph.node_names or tuple(map(str, range(graph.num_nodes)))
+    names = graph.ids
     features = graph.features if isinstance(graph.features, np.ndarray) else graph.features.toarray()
     for name, row, label in zip(names, features.tolist(), graph.labels.tolist(), strict=True):
         own = {f"f{number}": value for number, value in enumerate(row)}

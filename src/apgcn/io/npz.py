@@ -81,4 +81,4 @@ def _strings(archive, member: str) -> tuple[str, ...]:
         values = archive[member]
     except ValueError:  # pickled: left alone
         return ()
-    return tuple(str(value).strip() for value in values) if values.dtype.kind == "U" else ()
+    return tuple(str(value) for value in values) if values.dtype.kind == "U" else ()

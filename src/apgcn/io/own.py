@@ -11,7 +11,7 @@ from apgcn.io.csv_files import read_csv
 from apgcn.io.graphml import read_graphml
 from apgcn.io.npz import read_npz
 from apgcn.io.parquet import read_parquet
-from apgcn.io.scipy_graphs import settled
+from apgcn.io.settling import settled
 from apgcn.io.tables import Table
 
 TEXT = (".csv", ".tsv", ".txt", "")
@@ -53,4 +53,5 @@ def read_graph(path: Path, reading: Reading = Reading(), **trained: Any) -> Read
         )
     if reading != Reading(directed=reading.directed):
         raise InvalidInput(f"{path} holds arrays, not columns: leave out --label and what else is said about columns.")
-    return settled(read_npz(path, name=str(path)), directed=reading.directed)
+    graph = read_npz(path, name=str(path))
+    return settled(graph, graph.adjacency, directed=reading.directed)

@@ -11,13 +11,18 @@ from torch import Tensor
 
 from apgcn.errors import InvalidInput, MissingPackage
 from apgcn.graph import Graph
+from apgcn.io.assembling import ReadGraph
+from apgcn.io.settling import settled
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
-def from_pyg(data: Data, *, name: str = "graph") -> Graph:
-    """Take `x`, `edge_index`, `y` (-1 where unknown) and, where they are there, `edge_weight` and `class_names`."""
+def from_pyg(data: Data, *, name: str = "graph") -> ReadGraph:
+    """Take `x`, `edge_index`, `y` (-1 where unknown) and, where they are there, weights, `class_names`, `node_names`.
+
+    Weights are `edge_weight`, or an `edge_attr` with one number for each edge. Masks are left to the caller.
+    """
     for part in ("x", "edge_index"):
         if getattr(data, part, None) is None:
             raise InvalidInput(f"a Data must have {part} to become a graph, got {data!r}.")
@@ -25,27 +30,41 @@ def from_pyg(data: Data, *, name: str = "graph") -> Graph:
     if x.ndim != 2 or x.dtype.is_complex:
         raise InvalidInput(f"x must be numbers of shape (nodes, features), got {x.dtype} of shape {tuple(x.shape)}.")
     nodes = len(x)
-    source, target = _ends(data.edge_index.detach().cpu())
-    if len(source) and not 0 <= min(source.min(), target.min()) <= max(source.max(), target.max()) < nodes:
+    ends = _ends(data.edge_index)
+    if ends.size and not 0 <= ends.min() <= ends.max() < nodes:
         raise InvalidInput(f"edge_index must hold nodes from 0 to {nodes - 1}.")
-    weight = getattr(data, "edge_weight", None)
-    if weight is not None and weight.shape != source.shape:
-        raise InvalidInput(
-            f"edge_weight must have shape ({len(source)},), one for each edge, got {tuple(weight.shape)}."
-        )
-    values = np.ones(len(source), np.float32) if weight is None else _array(weight)
-    labels = getattr(data, "y", None)
-    return Graph(
-        adjacency=sparse.coo_matrix((values, (source, target)), shape=(nodes, nodes)).tocsr(),
+    weights, notes = _weights(data, ends.shape[1])
+    labels, names = getattr(data, "y", None), getattr(data, "node_names", None)
+    edges = sparse.coo_matrix((weights, tuple(ends)), shape=(nodes, nodes))
+    graph = Graph(
+        adjacency=edges,
         features=_csr(x) if x.layout != torch.strided else _array(x),
-        labels=np.full(nodes, -1) if labels is None else _array(labels).reshape(-1),
+        labels=None if labels is None else _array(labels).reshape(-1),
         name=name,
         class_names=tuple(getattr(data, "class_names", None) or ()),
+        node_names=tuple(names) if names else None,
     )
+    read = settled(graph, edges, directed=True)
+    read.notes.extend(notes)
+    return read
+
+
+def _weights(data: Data, edges: int) -> tuple[np.ndarray, list[str]]:
+    """The weight of every edge, and what is to be said."""
+    weight, attributes = getattr(data, "edge_weight", None), getattr(data, "edge_attr", None)
+    if weight is None and attributes is not None:
+        if attributes.shape not in ((edges,), (edges, 1)):
+            return np.ones(edges, np.float32), ["not used: edge_attr, which is more than one number for each edge."]
+        weight = attributes.reshape(-1)
+    if weight is None:
+        return np.ones(edges, np.float32), []
+    if weight.shape != (edges,):
+        raise InvalidInput(f"edge_weight must have shape ({edges},), one for each edge, got {tuple(weight.shape)}.")
+    return _array(weight), []
 
 
 def to_pyg(graph: Graph) -> Data:
-    """A `Data` with dense `x`, `edge_index`, `edge_weight`, `y` and `class_names`."""
+    """A `Data` with dense `x`, `edge_index`, `edge_weight`, `y`, `class_names` and, if there are any, `node_names`."""
     try:
         from torch_geometric.data import Data
     except ImportError:
@@ -58,6 +77,7 @@ def to_pyg(graph: Graph) -> Data:
         edge_weight=torch.as_tensor(coo.data.copy()),
         y=torch.as_tensor(graph.labels.copy()),
         class_names=list(graph.class_names),
+        **({} if graph.node_names is None else {"node_names": list(graph.node_names)}),
     )
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from apgcn.cleaning import undirected, without_self_loops
 from apgcn.errors import InvalidInput, MissingFile
 from apgcn.graph import Graph
 from apgcn.io.assembling import ReadGraph
+from apgcn.io.settling import settled
 from apgcn.io.whole import write_whole
 
 
@@ -28,33 +28,11 @@ def from_scipy(
     --------
     >>> read = from_scipy(sparse.csr_matrix([[1, 2], [2, 0]]), features=np.eye(2))
     >>> read.graph.adjacency.toarray().tolist(), read.notes
-    ([[0.0, 2.0], [2.0, 0.0]], ['graph: 1 edges from a node to itself are left out.'])
+    ([[0.0, 2.0], [2.0, 0.0]], ['graph: left out 1 edge from a node to itself.'])
     """
     if not sparse.issparse(adjacency):
         raise InvalidInput(f"adjacency must be a sparse matrix of scipy, got {type(adjacency).__name__}.")
-    known = np.full(adjacency.shape[0], -1) if labels is None else labels
-    return settled(Graph(adjacency, features=features, labels=known, name=name), directed=directed)
-
-
-def settled(graph: Graph, *, directed: bool) -> ReadGraph:
-    """The graph without edges from a node to itself and, unless it is directed, each edge in both directions.
-
-    An edge that has another weight in each direction gets the larger one, which is said.
-    """
-    loops = int((graph.adjacency.diagonal() != 0).sum())
-    notes = [f"{graph.name}: {loops} edges from a node to itself are left out."] if loops else []
-    graph = without_self_loops(graph)
-    if not directed:
-        differing = (graph.adjacency != graph.adjacency.T).nnz // 2
-        if differing:
-            notes.append(
-                f"{graph.name}: {differing} edges differ by direction and count in both, with the larger weight."
-            )
-        graph = undirected(graph)
-    alone = graph.num_nodes - len(np.unique(np.concatenate(graph.adjacency.nonzero())))
-    if alone:
-        notes.append(f"{alone} of {graph.num_nodes} nodes have no edge and are judged by their own features alone.")
-    return ReadGraph(graph, None, notes)
+    return settled(Graph(adjacency, features=features, labels=labels, name=name), adjacency, directed=directed)
 
 
 def read_scipy(path: Path) -> sparse.csr_matrix:
@@ -70,9 +48,7 @@ def read_scipy(path: Path) -> sparse.csr_matrix:
     except IsADirectoryError:
         raise InvalidInput(f"{path} must be a sparse matrix, but it is a folder; name a file in it.") from None
     except Exception as error:  # a damaged archive can fail in a dozen ways
-        raise InvalidInput(
-            f"{path} must be a sparse matrix of scipy, but cannot be read as one ({error!r})."
-        ) from error
+        raise InvalidInput(f"{path} must be a sparse matrix of scipy, but cannot be read ({error!r}).") from error
 
 
 def write_scipy(path: Path, graph: Graph) -> None:

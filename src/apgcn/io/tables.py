@@ -10,6 +10,8 @@ import numpy as np
 
 from apgcn.errors import InvalidInput
 
+LARGEST = 1e18  # number in a cell: its square is well within single precision
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
@@ -44,6 +46,11 @@ class Table:
         hint = f"did you mean {near[0]!r}?" if near else f"its columns are {listed(self.columns)}."
         raise InvalidInput(f"{self.source} has no column {column!r} for {option}; {hint}")
 
+    def find(self, column: str) -> int | None:
+        """Where a column stands whose name is usual, in large or small letters; None if there is none."""
+        lower = [name.lower() for name in self.columns]
+        return lower.index(column) if column in lower else None
+
     def texts(self, position: int) -> list[str]:
         """A column as text, the spaces around each cell left out."""
         cells = self.cells[position]
@@ -73,10 +80,11 @@ class Table:
             except ValueError:
                 return None
             given = np.array([bool(cell.strip()) for cell in cells], dtype=bool)
-        wrong = np.flatnonzero(given & ~np.isfinite(values))
+        wrong = np.flatnonzero(given & ~(np.abs(values) <= LARGEST))
         if len(wrong):
+            what = f"at most {LARGEST:g} in size" if np.isfinite(values[wrong[0]]) else "a finite number"
             raise InvalidInput(
-                f"{self.at(wrong[0], position)} must be a finite number, got {str(cells[wrong[0]]).strip()!r}; "
+                f"{self.at(wrong[0], position)} must be {what}, got {str(cells[wrong[0]]).strip()!r}; "
                 "leave the cell empty if the value is missing."
             )
         return values

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
 from apgcn.errors import InvalidInput
 
 
-def file_to_write(path: Path, *, option: str, example: str) -> Path:
-    """The path in full, if a file can be written there or replaced; `option` is how the user came to name it."""
-    path = Path(path).resolve()
+def file_to_write(path: Path, *, option: str, example: str, spare: Iterable[Path | None] = ()) -> Path:
+    """The path in full, if a file can be written there or replaced; `option` is how the user came to name it.
+
+    What is to be spared, files and all that is in folders, is not to be replaced.
+    """
+    try:
+        path = Path(path).resolve()
+    except (OSError, RuntimeError) as error:
+        raise InvalidInput(f"{option} must name a file, but {path} is none ({error}); name another one.") from error
+    for kept in spare:
+        if kept is not None and Path(kept).resolve() in (path, *path.parents):
+            raise InvalidInput(f"{option} must not name what is read, but {path} is that or in it; name another file.")
     if not path.parent.is_dir():
         raise InvalidInput(f"{option} must name a file in a folder that exists, but {path.parent} does not.")
     if path.is_dir():

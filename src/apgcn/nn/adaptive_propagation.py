@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from apgcn import halting
 from apgcn.checks import check_share, check_whole
+from apgcn.errors import InvalidInput
 from apgcn.nn.normalized import NormalizedPropagation
 
 
@@ -39,7 +40,7 @@ class AdaptivePropagation(nn.Module):
     ------
     x : (..., nodes, channels)
     edge_index : (2, edges), or a `torch.sparse` matrix
-    edge_weight : (edges,), optional
+    edge_weight : (edges,), optional, not below 0
     output : (..., nodes, channels); with `return_steps=True` also steps and remainder (..., nodes), whose sum's mean is
         what the paper's penalty multiplies.
 
@@ -64,6 +65,8 @@ class AdaptivePropagation(nn.Module):
         check_whole("channels", channels)
         check_whole("max_steps", max_steps)
         check_share("epsilon", epsilon)
+        if operator is not None and not callable(operator):
+            raise InvalidInput(f"operator must be a step to call, such as GCNConv(16, 16), got {operator!r}.")
         self.channels = channels
         self.max_steps = max_steps
         self.epsilon = epsilon
@@ -83,9 +86,13 @@ class AdaptivePropagation(nn.Module):
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None, return_steps: bool = False
     ) -> Tensor | tuple[Tensor, Tensor, Tensor]:
         given = (edge_index,) if edge_weight is None else (edge_index, edge_weight)
+        if x.ndim < 2 or x.shape[-1] != self.channels:
+            raise InvalidInput(f"x must have shape (..., nodes, {self.channels}), got {tuple(x.shape)}.")
         states = [x]
         for _ in range(self.max_steps):
             states.append(self.operator(states[-1], *given))
+            if states[-1].shape != x.shape:
+                raise InvalidInput(f"operator must keep the shape {tuple(x.shape)}, got {tuple(states[-1].shape)}.")
         z = torch.stack(states)  # (T + 1, ..., nodes, channels)
         h = self.halting_unit(z[1:]).squeeze(-1).float().sigmoid()
         steps = halting.stopping_times(h, epsilon=self.epsilon)

@@ -48,7 +48,8 @@ class APGCN(nn.Module):
         epsilon: float = 0.01,
     ):
         super().__init__()
-        for name, value in (("in_channels", in_channels), ("hidden_channels", hidden_channels)):
+        sizes = {"in_channels": in_channels, "hidden_channels": hidden_channels, "out_channels": out_channels}
+        for name, value in sizes.items():
             check_whole(name, value)
         check_share("dropout", dropout)
         self.in_channels, self.hidden_channels, self.out_channels = in_channels, hidden_channels, out_channels

@@ -27,6 +27,8 @@ def as_edges(edge_index: Tensor, edge_weight: Tensor | None, *, nodes: int) -> t
         )
     if edge_weight is None:
         return edge_index, torch.ones(edge_index.shape[1], device=edge_index.device)
+    if not edge_weight.is_floating_point():
+        edge_weight = edge_weight.to(torch.get_default_dtype())
     if edge_weight.shape != edge_index.shape[1:]:
         raise InvalidInput(
             f"edge_weight must have one weight for each of {edge_index.shape[1]} edges, got {tuple(edge_weight.shape)}."

@@ -10,6 +10,7 @@ from scipy.special import softmax
 
 BINS = 10
 HOTTEST = 4.0  # is the logarithm of the temperature at most
+USUAL = 0.5  # spread of that logarithm among models: what few nodes cannot tell, this does
 
 
 class Bin(NamedTuple):
@@ -23,6 +24,8 @@ class Bin(NamedTuple):
 def temperature_for(logits: np.ndarray, labels: np.ndarray) -> float:
     """What to divide logits by so that the probabilities of held-out nodes are as likely as can be (Guo et al., 2017).
 
+    With a normal prior on its logarithm: else a few nodes that are all right would ask for a temperature of 0.
+
     Parameters
     ----------
     logits : array of shape (initialisations, nodes, classes)
@@ -32,7 +35,8 @@ def temperature_for(logits: np.ndarray, labels: np.ndarray) -> float:
 
     def surprise(log_temperature: float) -> float:
         said = softmax(logits / np.exp(log_temperature), axis=-1).mean(axis=0)
-        return float(-np.log(said[np.arange(len(labels)), labels] + 1e-12).mean())
+        told = -np.log(said[np.arange(len(labels)), labels] + 1e-12).sum()
+        return float(told + 0.5 * (log_temperature / USUAL) ** 2)
 
     found = minimize_scalar(surprise, bounds=(-HOTTEST, HOTTEST), method="bounded")
     return float(np.exp(found.x))

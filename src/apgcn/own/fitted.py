@@ -81,6 +81,10 @@ class Fitted:
     def predict(self, graph: Graph, *, device: torch.device | str = "cpu") -> Predicted:
         """What it says about every node of a graph."""
         output, steps, remainder = self._asked(graph, device)
+        if not torch.isfinite(output).all():
+            raise InvalidInput(
+                f"what the model says of {graph.name} is not finite; are its features of the size they had in training?"
+            )
         return Predicted(
             probabilities=(output / self.temperature).softmax(-1).mean(0).numpy(),
             steps=steps.double().mean(0).numpy(),

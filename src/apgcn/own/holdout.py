@@ -5,10 +5,14 @@ Unlike the benchmark's splits (`splits`), these take every label there is, class
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from apgcn.checks import check_share
 from apgcn.errors import InvalidInput
+from apgcn.graph import Graph
+from apgcn.io.tables import listed
 from apgcn.splits import Split
 
 
@@ -34,6 +38,8 @@ def hold_out(labels: np.ndarray, *, stopping: float = 0.2, test: float = 0.0, se
     check_share("test", test)
     if stopping + test >= 1:
         raise InvalidInput(f"stopping and test must be less than 1 together, got {stopping} and {test}.")
+    if len(np.unique(labels[labels >= 0])) < 2:
+        raise InvalidInput("labels must hold two classes or more; label nodes of another one.")
     random = np.random.default_rng(seed)
     sets: dict[str, list[np.ndarray]] = {"train": [], "stopping": [], "test": []}
     for label in np.unique(labels[labels >= 0]):
@@ -49,3 +55,15 @@ def hold_out(labels: np.ndarray, *, stopping: float = 0.2, test: float = 0.0, se
             "some class must have two labelled nodes, one to train and one to say when to stop; label more nodes."
         )
     return Split(seed=seed, **{name: np.concatenate(parts) for name, parts in sets.items()})
+
+
+def without(graph: Graph, split: Split, *, asked: Sequence[str]) -> list[str]:
+    """Which classes have too few labelled nodes to give one to each of the sets, as sentences."""
+    words = {"stopping": "says when to stop", "test": "judges"}
+    notes = []
+    for name in asked:
+        there = set(graph.labels[getattr(split, name)].tolist())
+        lacking = [graph.class_names[label] for label in sorted(set(graph.labels[split.train].tolist()) - there)]
+        if lacking:
+            notes.append(f"too few labelled nodes, so none {words[name]}: {listed(lacking)}.")
+    return notes

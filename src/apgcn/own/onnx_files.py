@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from apgcn.errors import InvalidInput, MissingPackage
+from apgcn.io.encoding import Encoding
 from apgcn.io.whole import write_whole
 from apgcn.models.apgcn import APGCNSettings
 from apgcn.nn import APGCN
@@ -50,8 +51,11 @@ class Answering(nn.Module):
         return torch.stack(probabilities).mean(0), torch.stack(taken).mean(0)
 
 
-def write_onnx(path: Path, fitted: Fitted, *, feature_names: Sequence[str] = ()) -> None:
-    """Write the model, whole or not at all; the names of classes and features are in its metadata.
+def write_onnx(path: Path, fitted: Fitted, *, encoding: Encoding | None = None) -> None:
+    """Write the model, whole or not at all.
+
+    In its metadata are the names of the classes and, with an encoding, those of the features and how they are made of
+    a table's columns, which is not part of the graph.
 
     Raises
     ------
@@ -78,8 +82,10 @@ def write_onnx(path: Path, fitted: Fitted, *, feature_names: Sequence[str] = ())
             output_names=OUTPUTS,
             dynamic_shapes=({0: nodes}, {1: edges}, {0: edges}),
         )
-    names = {"classes": fitted.class_names, "features": feature_names}
-    made.model.metadata_props.update({what: json.dumps(list(given)) for what, given in names.items()})
+    told: dict[str, Any] = {"classes": fitted.class_names}
+    if encoding is not None:
+        told |= {"features": encoding.feature_names, "encoding": encoding.as_json()}
+    made.model.metadata_props.update({what: json.dumps(given) for what, given in told.items()})
     write_whole(Path(path), lambda file: file.write(_bytes(made)))
 
 

@@ -18,12 +18,13 @@ from apgcn.own.fitted import Predicted
 def write_predictions(
     path: Path, graph: Graph, said: Predicted, class_names: Sequence[str], *, probabilities: bool = False
 ) -> None:
-    """Write a table: id, prediction, probability, steps, and with `probabilities` one column more for each class."""
+    """Write a table: id, prediction, probability, steps, the label where it was known, and the probabilities of all."""
     columns: dict[str, Sequence[str] | np.ndarray] = {
-        "id": list(graph.node_names or map(str, range(graph.num_nodes))),
+        "id": list(graph.ids),
         "prediction": [class_names[one] for one in said.classes],
         "probability": said.certainty.astype(np.float64).round(6),
         "steps": said.steps.round(6),
+        "label": [graph.class_names[label] if label >= 0 else "" for label in graph.labels],
     }
     if probabilities:
         for number, name in enumerate(class_names):

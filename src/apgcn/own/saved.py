@@ -129,7 +129,7 @@ def _page(folder: Path) -> dict[str, Any]:
         content = json.loads(_bytes(folder / PAGE))
         told = content.pop("checksum")
         version, known = content["apgcn"], content["format"]
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise BrokenFile(f"{folder / PAGE} must describe a trained model, but cannot be read ({error!r}).") from error
     if known != FORMAT:
         raise BrokenFile(

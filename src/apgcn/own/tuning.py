@@ -80,11 +80,11 @@ def _judged(
 ) -> float:
     runs = [Run(division, initialisation=seed, dataset=graph.name) for division in divisions]
     results = train(graph, runs, *divide_settings(model, settings), device=device)
-    right = [
-        result.logits[division.test].argmax(1) == graph.labels[division.test]
-        for result, division in zip(results, divisions, strict=True)
-    ]
-    return float(np.mean([one.mean() for one in right]))
+    shares = []
+    for result, division in zip(results, divisions, strict=True):
+        right = result.logits[division.test].argmax(1) == graph.labels[division.test]
+        shares.append(right.mean() if result.best_epoch > 0 else 0.0)  # a training that diverged found nothing
+    return float(np.mean(shares))
 
 
 def _without_test_labels(graph: Graph, split: Split) -> Graph:

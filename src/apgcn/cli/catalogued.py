@@ -1,0 +1,81 @@
+"""`apgcn train NAME`: runs of a model on a graph of the catalogue."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from apgcn.cli import show
+from apgcn.cli.settings import parse_settings
+from apgcn.cli.watching import say
+from apgcn.errors import InvalidInput
+
+
+def train_catalogued(
+    dataset: str,
+    *,
+    model: str,
+    kind: str | None,
+    typed: Sequence[str],
+    runs: int,
+    seed: int,
+    device: str,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Train, save where it is wanted, and say what came out; `kind` and `typed` are what was asked for of settings."""
+    from apgcn.cleaning import clean
+    from apgcn.datasets import describe, load
+    from apgcn.devices import resolve
+    from apgcn.io.folders import new_folder
+    from apgcn.models.catalogue import settings_of
+    from apgcn.models.given import kinds_for
+    from apgcn.splits import TEST_SEEDS
+    from apgcn.training.packs import train
+    from apgcn.training.paper import paper_settings
+    from apgcn.training.runs import benchmark_runs
+    from apgcn.training.saving import save
+    from apgcn.training.summary import summarize
+
+    of_model = settings_of(model)
+    described = describe(dataset)
+    chosen_model, training = paper_settings(dataset, model=model, kind=kind, **parse_settings(typed, model=model))
+    if not of_model.has_weights and runs > len(TEST_SEEDS):
+        runs = len(TEST_SEEDS)
+        say(f"{of_model.title} has no initial weights, so there is one run per split: {runs} runs.")
+    place = resolve(device)
+    summary, kept = None, None
+    try:
+        with new_folder(out) if out else nullcontext() as folder:
+            graph = clean(load(dataset))
+            planned = benchmark_runs(graph, runs, seed=seed)
+            started = time.perf_counter()
+            with show.progress_bar(len(planned), label=f"{of_model.title} on {described.title}") as report:
+                results = train(graph, planned, chosen_model, training, device=place, progress=report)
+            summary = summarize(results, chosen_model, training, device=place, seconds=time.perf_counter() - started)
+            summary["settings_kind"] = kind or kinds_for(of_model, dataset)[0]
+            if folder:
+                save(folder, results, summary)
+        kept = out
+    finally:  # also when it could not be saved: what was trained is not lost
+        if summary and as_json:
+            print(json.dumps(summary, allow_nan=False))
+        elif summary:
+            again = _options(model=model, settings=kind, seed=seed)
+            show.trained(of_model, described, planned[0].split, summary, changed=typed, again=again, out=kept)
+    if summary["diverged"]:
+        causes = [name for name in ("learning_rate", "l2", "penalty") if name in summary["settings"]]
+        raise InvalidInput(
+            f"{summary['diverged']} of {len(planned)} runs diverged: their loss was never finite; "
+            f"make {' or '.join(causes)} smaller."
+        )
+
+
+def _options(*, model: str, settings: str | None, seed: int) -> str:
+    """What to type besides settings for another training like this one."""
+    usual = {"model": "apgcn", "settings": None, "seed": 0}
+    typed = {"model": model, "settings": settings, "seed": seed}
+    return "".join(f" --{name} {value}" for name, value in typed.items() if value != usual[name])
