@@ -80,7 +80,7 @@ def test_the_page_about_ones_own_graph_can_be_followed(monkeypatch, tmp_path):
     (tmp_path / "nodes.csv").write_text(nodes.splitlines()[0] + "\n" + rows)
     for command in commands.splitlines():
         assert run([*command.split()[1:]]) == 0, command
-    assert (tmp_path / "predictions.csv").read_text().startswith("id,prediction,probability,steps\n0,A,")
+    assert (tmp_path / "predictions.csv").read_text().startswith("id,prediction,probability,steps,label\n0,A,")
     assert (tmp_path / "steps.html").exists()
 
 
