@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import networkx
 import numpy as np
+import pyarrow
 import pytest
 import torch
+from pyarrow import parquet
 from scipy import sparse
 from torch_geometric.data import Data
 
@@ -408,3 +410,10 @@ def test_large_numbers_of_parquet_stay_apart(tmp_path):
     write_parquet(tmp_path / "n.parquet", Table("n", ("id", "day"), [large, ["2020-01-01", ""]]))
     table = read_parquet(tmp_path / "n.parquet")
     assert table.texts(0) == ["9223372036854775809", "9223372036854775811"]
+
+
+def test_a_date_that_python_does_not_know_is_told_in_words(tmp_path):
+    days = pyarrow.array([-(2**60)]).cast(pyarrow.timestamp("s"))
+    parquet.write_table(pyarrow.table({"id": ["a"], "day": days}), tmp_path / "n.parquet")
+    with pytest.raises(InvalidInput, match="column 'day' must hold text or numbers, but holds others"):
+        read_parquet(tmp_path / "n.parquet")

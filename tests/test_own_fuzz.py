@@ -100,7 +100,7 @@ def test_csv(tmp_path):
             made[-1] = True
 
     tried()
-    assert any(made) and not all(made), "examples that all end at the door show little"
+    assert 0 < sum(made) < len(made), "examples that all end at the door show little"
 
 
 KINDS = {
@@ -142,7 +142,7 @@ def test_parquet(tmp_path):
             made[-1] = True
 
     tried()
-    assert any(made) and not all(made), "examples that all end at the door show little"
+    assert 0 < sum(made) < len(made), "examples that all end at the door show little"
 
 
 @st.composite

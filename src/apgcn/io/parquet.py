@@ -76,7 +76,10 @@ def _cells(path: Path, name: str, table) -> list[str] | np.ndarray:
         if not column.null_count:
             return column.to_numpy(zero_copy_only=False).astype(np.uint64 if kind == arrow.uint64() else np.int64)
         return ["" if value is None else str(int(value)) for value in column.to_pylist()]
-    return ["" if value is None else str(value) for value in column.to_pylist()]  # text, dates, lists and what else
+    try:
+        return ["" if value is None else str(value) for value in column.to_pylist()]  # text, dates, lists and what else
+    except (OverflowError, ValueError, arrow.ArrowException) as error:  # dates before the year 1, text that is none
+        raise InvalidInput(f"{path}: column {name!r} must hold text or numbers, but holds others ({error}).") from error
 
 
 def _pyarrow():
