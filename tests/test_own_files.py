@@ -265,10 +265,14 @@ def test_what_a_matrix_loses_is_said():
 
 def test_a_file_that_is_no_matrix_is_told_in_words(tmp_path):
     (tmp_path / "text.npz").write_text("no")
+    lowest = np.iinfo(np.int64).min
+    parts = {"indptr": np.array([0, 0, lowest]), "indices": np.empty(0, np.int64), "data": np.empty(0)}
+    np.savez(tmp_path / "pointers.npz", format=np.array("csr"), shape=np.array([2, 2]), **parts)
     np.savez(tmp_path / "other.npz", a=np.eye(2))
     for name, sentence in (
         ("text.npz", "must be a sparse matrix of scipy"),
         ("other.npz", "must be a sparse matrix of scipy"),
+        ("pointers.npz", "index pointers must rise from 0"),
         ("none.npz", "there is no such file"),
         (".", "it is a folder"),
     ):

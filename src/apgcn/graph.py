@@ -115,6 +115,20 @@ class Graph:
         )
 
 
+def check_csr(matrix: sparse.csr_matrix) -> None:
+    """Whether its places are places, which scipy trusts later on.
+
+    Raises
+    ------
+    ValueError
+        If not.
+    """
+    pointers = matrix.indptr  # scipy looks at differences, which can overflow
+    if pointers[0] != 0 or pointers[-1] > len(matrix.indices) or (pointers[1:] < pointers[:-1]).any():
+        raise ValueError("index pointers must rise from 0 to the number of entries")
+    matrix.check_format(full_check=True)
+
+
 def _as_csr(matrix, *, what: str) -> sparse.csr_matrix:
     try:
         if not sparse.issparse(matrix):
@@ -122,7 +136,7 @@ def _as_csr(matrix, *, what: str) -> sparse.csr_matrix:
         if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
             raise ValueError(f"{matrix.dtype} of shape {matrix.shape}")
         csr = sparse.csr_matrix(matrix, dtype=np.float32, copy=True)
-        csr.check_format(full_check=True)  # indices in range, which scipy trusts later on
+        check_csr(csr)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{what} must be a matrix of numbers, got {type(matrix).__name__} ({error}).") from error
     csr.sum_duplicates()

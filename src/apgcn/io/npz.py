@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from apgcn.errors import BrokenFile, InvalidInput, MissingFile
-from apgcn.graph import Graph
+from apgcn.graph import Graph, check_csr
 from apgcn.io.whole import write_whole
 
 
@@ -68,7 +68,7 @@ def _matrix(archive, prefix: str) -> sparse.csr_matrix | np.ndarray:
             if not indices.dtype.kind == pointers.dtype.kind == "i":
                 raise InvalidInput(f"{stem}indices and {stem}indptr must be whole numbers.")
             matrix = sparse.csr_matrix((data, indices, pointers), shape=tuple(archive[f"{stem}shape"].tolist()))
-            matrix.check_format(full_check=True)
+            check_csr(matrix)
             return matrix
     raise InvalidInput(f"the archive must hold {prefix}_data or {prefix}_matrix.data, got {', '.join(archive.files)}.")
 

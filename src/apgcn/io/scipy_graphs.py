@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from apgcn.errors import InvalidInput, MissingFile
-from apgcn.graph import Graph
+from apgcn.graph import Graph, check_csr
 from apgcn.io.assembling import ReadGraph
 from apgcn.io.settling import settled
 from apgcn.io.whole import write_whole
@@ -41,7 +41,7 @@ def read_scipy(path: Path) -> sparse.csr_matrix:
     try:
         with path.open("rb") as file:
             matrix = sparse.csr_matrix(sparse.load_npz(file))
-        matrix.check_format(full_check=True)
+        check_csr(matrix)
         return matrix
     except FileNotFoundError:
         raise MissingFile(f"{path} must be a sparse matrix, but there is no such file.") from None
