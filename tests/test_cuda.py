@@ -13,6 +13,9 @@ from apgcn import APGCNSettings, TrainingSettings, benchmark_runs, train
 from apgcn.loops import plainly
 from apgcn.models.catalogue import MODELS
 from apgcn.noise import Noise
+from apgcn.own.fitting import fit
+from apgcn.own.holdout import hold_out
+from apgcn.own.saved import SavedModel, load_model, save_model
 from apgcn.tensors import GraphTensors
 from apgcn.training.loop import Pack
 from apgcn.training.objective import objective
@@ -136,3 +139,13 @@ def test_the_memory_estimate_is_of_the_right_size(cora):
     estimate = 40 * bytes_per_run(cora, ALL_DROPOUT, torch.device("cuda"))
     assert peak < estimate < 4 * peak
     assert torch.cuda.max_memory_reserved() - reserved < estimate
+
+
+def test_a_model_saved_here_answers_there(cora, tmp_path):
+    """Trained on a GPU, saved, loaded, and asked on both."""
+    fitted = fit(cora, hold_out(cora.labels), APGCNSettings(), TrainingSettings(max_epochs=30), device="cuda")
+    save_model(tmp_path / "m", SavedModel(fitted, cora))
+    again = load_model(tmp_path / "m").fitted
+    here, there = (again.predict(cora, device=device) for device in ("cpu", "cuda"))
+    np.testing.assert_allclose(here.probabilities, there.probabilities, atol=1e-4)
+    assert (here.steps == there.steps).mean() > 0.999

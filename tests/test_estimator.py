@@ -1,5 +1,7 @@
 """scikit-learn's own checks, its cross-validation, and what a graph adds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -82,6 +84,16 @@ def test_initialisations_are_averaged(ring):
     assert said[0]._fitted.initialisations == 3
     for name, weight in said[1]._fitted.weights.items():
         np.testing.assert_allclose(said[0]._fitted.weights[name][:1], weight, atol=1e-5)
+    fitted, graph = said[0]._fitted, said[0]._graph
+    parts = [
+        replace(fitted, weights={name: weight[number : number + 1] for name, weight in fitted.weights.items()})
+        for number in range(3)
+    ]
+    alone = [part.predict(graph) for part in parts]
+    np.testing.assert_allclose(
+        said[0].predict_proba(), np.mean([one.probabilities for one in alone], axis=0), atol=1e-6
+    )
+    np.testing.assert_allclose(said[0].steps_, np.mean([one.steps for one in alone], axis=0))
 
 
 def test_cross_validation_runs_unchanged():

@@ -232,6 +232,32 @@ def test_search_click_and_colours(opened, shown):
     assert view.get_attribute("#node", "data-node") != before
 
 
+def test_a_certain_prediction_is_a_larger_circle_and_what_was_held_out_is_judged(opened, shown):
+    view = opened()
+    radii = view.evaluate(
+        """() => {
+            const drawn = [], arc = pen.arc;
+            pen.arc = function (x, y, r, from, to) { drawn.push(r); return arc.call(pen, x, y, r, from, to); };
+            paint();
+            pen.arc = arc;
+            return drawn;
+        }"""
+    )
+    certainty = unpacked(shown["probabilities"]).reshape(len(shown["ids"]), -1).max(axis=1)
+    round_ones = np.sort(certainty[unpacked(shown["set"]) != 1])
+    np.testing.assert_allclose(np.sort(radii) / np.max(radii), (0.5 + round_ones) / (0.5 + round_ones.max()), rtol=1e-4)
+    counts = shown["confusion"]["counts"]
+    told = view.locator("#confusion tr").nth(2).locator("td").all_inner_texts()
+    assert [int(text or 0) for text in told[1:]] == counts[1]
+    drawn = view.evaluate(
+        """() => {
+            const box = by("reliability"), d = box.getContext("2d").getImageData(0, 0, box.width, box.height).data;
+            return d.filter((value, i) => i % 4 === 3 && value > 0).length;
+        }"""
+    )
+    assert drawn > 500
+
+
 def test_what_it_heard_first_is_what_it_knew_itself(opened, saved, shown):
     view = opened()
     view.fill("#search", "paper 11")
@@ -246,7 +272,11 @@ def test_twenty_thousand_nodes_do_not_freeze_it(opened):
     view = opened(content(trained(graph, epochs=2)))
     taken = view.evaluate("() => { const start = performance.now(); paint(); return performance.now() - start; }")
     assert taken < 1500, f"a drawing takes {taken:.0f} ms"
-    view.fill("#search", "77")
+    choosing = "chosen = -1; choose(77, true); paint();"
+    searching = 'by("search").value = "77"; by("search").dispatchEvent(new Event("input"));'
+    for action in (choosing, searching):
+        taken = view.evaluate(f"() => {{ const start = performance.now(); {action} return performance.now() - start }}")
+        assert taken < 1500, f"choosing a node takes {taken:.0f} ms"
     assert view.inner_text("#node").startswith("77")
 
 
