@@ -203,6 +203,9 @@ def test_a_directed_graph_of_networkx_stays_directed():
     ("content", "sentence"),
     [
         (b"<graphml><graph>", "line 1 must be XML"),
+        (b"<?xml version='1.0' encoding='Atf-8'?><graphml/>", "must be in an encoding that is known"),
+        (b"<?xml version='1.0' encoding='utf-7'?><graphml/>", "must be"),
+        (b"<?xml version='1.0' encoding='gb2312'?><graphml/>", "must be"),
         (b"<html></html>", "must hold one graph, but holds 0"),
         (b"<graphml><graph/><graph/></graphml>", "must hold one graph, but holds 2"),
         (b"<graphml><graph><node/></graph></graphml>", "must be a GraphML file, but cannot be read as one"),

@@ -50,6 +50,12 @@ class _Door:
             self._parser.Parse(content, True)
         except expat.ExpatError as error:
             raise InvalidInput(f"{self._path}, line {error.lineno} must be XML, but is not ({error}).") from None
+        except InvalidInput:
+            raise
+        except (LookupError, ValueError) as error:
+            raise InvalidInput(
+                f"{self._path} must be in an encoding that is known ({error}); save it as UTF-8."
+            ) from None
         if self._graphs != 1:
             raise InvalidInput(f"{self._path} must hold one graph, but holds {self._graphs}.")
         for end, line in self._ends:
