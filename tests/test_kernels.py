@@ -75,13 +75,27 @@ def test_listening_until_halting(loops, device, operator, channels, runs):
         check_listening(adjacency, operator, channels, runs, updates=updates, training=training)
 
 
-def check_listening(adjacency, operator, channels, runs, *, updates, training, max_steps=6, bias=-1):
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
+def test_listening_where_halted_nodes_freeze(loops, device, operator):
+    adjacency = Adjacency(random_graph(3), device=device, dtype=torch.float32)
+    for updates, training in ((0.5, True), (0.0, False)):
+        check_listening(adjacency, operator, 3, 2, updates=updates, training=training, freeze=True)
+
+
+def check_listening(adjacency, operator, channels, runs, *, updates, training, max_steps=6, bias=-1, freeze=False):
     def noise():
         return Noise(range(runs), device=adjacency.weights.device)
 
     seeds = 3 * torch.randn(runs, adjacency.nodes, channels, generator=torch.manual_seed(1))
     seeds = seeds.to(adjacency.weights).requires_grad_()
-    layer = AdaptivePropagation(operator, channels=channels, noise=noise(), max_steps=max_steps, update_dropout=updates)
+    layer = AdaptivePropagation(
+        operator,
+        channels=channels,
+        noise=noise(),
+        max_steps=max_steps,
+        update_dropout=updates,
+        freeze_halted=freeze,
+    )
     layer.halting_unit.weight.data.abs_().add_(2 / channels)  # nodes stop at different steps
     layer.halting_unit.bias.data.fill_(bias)
     taken = []

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from apgcn import halting
 from apgcn.checks import check_share, check_whole
-from apgcn.kernels.listening import Listening
+from apgcn.kernels.listening import Halting, Listening
 from apgcn.layers import Linear, dropout
 from apgcn.loops import loops_for
 from apgcn.noise import Noise
@@ -104,6 +104,9 @@ class AdaptivePropagation(nn.Module):
     seed_dropout, update_dropout : float
         Two dropouts that are in the authors' script and not in the paper: on z^0, and on each node's update at each
         step. See docs/paper_vs_code.md.
+    freeze_halted : bool
+        Whether a node keeps its value after K_i steps, z_i^k = z_i^K for k > K, so that nothing is computed for it any
+        more; neighbours that go on listening hear that value. In the paper it goes on changing.
 
     Shapes
     ------
@@ -120,6 +123,7 @@ class AdaptivePropagation(nn.Module):
         epsilon: float = 0.01,
         seed_dropout: float = 0.0,
         update_dropout: float = 0.0,
+        freeze_halted: bool = False,
     ):
         super().__init__()
         self.operator = operator
@@ -131,6 +135,7 @@ class AdaptivePropagation(nn.Module):
         self.epsilon = epsilon
         self.seed_dropout = seed_dropout
         self.update_dropout = update_dropout
+        self.freeze_halted = freeze_halted
         self.halting_unit = Linear(channels, 1, noise=noise)
         nn.init.constant_(self.halting_unit.bias, -math.log(max_steps))  # logit(1 / (T + 1)) = -log T
 
@@ -142,13 +147,35 @@ class AdaptivePropagation(nn.Module):
         kernels = loops_for(seeds, adjacency.weights, rows=adjacency.nodes, width=seeds.shape[-1])
         if kernels and hasattr(self.operator, "matrices") and not adjacency.weights.requires_grad:
             return self._written_out(kernels, seeds, adjacency, noise, nodes)
-        z = torch.stack([*listen(self.operator, seeds, adjacency, steps=self.max_steps, noise=noise)])
-        h = torch.sigmoid(z[1:] @ self.halting_unit.weight + self.halting_unit.bias).squeeze(-1)  # (T, runs, nodes)
-        steps = halting.stopping_times(h, epsilon=self.epsilon)
+        z, h, steps = (self._frozen if self.freeze_halted else self._changing)(seeds, adjacency, noise)
         remainder = halting.remainders(h, steps)
         p = halting.step_weights(h, steps, remainder)
         output = self._combine(z, p, steps, noise)
         return Propagated(output, steps=steps, remainder=remainder)
+
+    def _changing(self, seeds: Tensor, adjacency: Adjacency, noise: Noise | None) -> tuple[Tensor, Tensor, Tensor]:
+        """z^0, ..., z^T (T + 1, runs, nodes, channels), h^1, ..., h^T and K, when halted nodes change like others."""
+        z = torch.stack([*listen(self.operator, seeds, adjacency, steps=self.max_steps, noise=noise)])
+        h = self._asked(z[1:])
+        return z, h, halting.stopping_times(h, epsilon=self.epsilon)
+
+    def _frozen(self, seeds: Tensor, adjacency: Adjacency, noise: Noise | None) -> tuple[Tensor, Tensor, Tensor]:
+        """The same when halted nodes keep their value; what h says of them after that counts for nothing."""
+        step = self.operator.begin(seeds, adjacency, steps=self.max_steps, noise=noise)
+        states, asked = [seeds], []
+        filled = torch.zeros((), device=seeds.device)
+        taken = torch.zeros((), dtype=torch.int64, device=seeds.device)
+        for k in range(1, self.max_steps + 1):
+            listening = filled < 1 - self.epsilon
+            states.append(torch.where(listening[..., None], step(k, states[-1]), states[-1]))
+            asked.append(self._asked(states[-1]))
+            taken = taken + listening
+            filled = filled + asked[-1].detach()
+        return torch.stack(states), torch.stack(asked), taken.expand_as(asked[-1])
+
+    def _asked(self, z: Tensor) -> Tensor:
+        """h of some states."""
+        return torch.sigmoid(z @ self.halting_unit.weight + self.halting_unit.bias).squeeze(-1)
 
     def _written_out(
         self,
@@ -164,7 +191,8 @@ class AdaptivePropagation(nn.Module):
             updates = noise.keep(self.max_steps, seeds.shape[1], rate=self.update_dropout).contiguous()
         runs = max(len(seeds), len(self.halting_unit.weight), noise.runs if noise else 1)
         given = (one.expand(runs, -1, -1) for one in (seeds, self.halting_unit.weight, self.halting_unit.bias))
-        return Propagated(*Listening.apply(*given, updates, nodes, matrices, self.max_steps, self.epsilon, kernels))
+        how = Halting(self.max_steps, self.epsilon, self.freeze_halted)
+        return Propagated(*Listening.apply(*given, updates, nodes, matrices, how, kernels))
 
     def _combine(self, z: Tensor, p: Tensor, steps: Tensor, noise: Noise | None) -> Tensor:
         """`halting.combine`, written as one weighted sum over z^0..z^T, with the script's dropout on updates."""

@@ -2,6 +2,7 @@
 
     z^k = decay A_k z^(k-1) + home z^0,    h^k = sigmoid(z^k Q + q),    then K, R and the output as in `halting`
 
+(or z^k = z^K after a node has halted, where it freezes)
 with A_k = D_k^-1/2 W_k D_k^-1/2 of the edges that are left at step k. The loops are in `kernels.cpu` and `kernels.gpu`;
 `tests/test_kernels.py` compares both directions with the plain path.
 """
@@ -49,6 +50,27 @@ class Matrices(NamedTuple):
         return 1.0 if self.coins is None else self.coins.factor
 
 
+class Halting(NamedTuple):
+    """When nodes stop.
+
+    Attributes
+    ----------
+    steps : int
+        T, the most there are.
+    epsilon : float
+    freeze : bool
+        Whether a node that has stopped keeps its value, z^k = z^K for k > K.
+    """
+
+    steps: int
+    epsilon: float
+    freeze: bool = False
+
+    @property
+    def budget(self) -> float:
+        return 1 - self.epsilon
+
+
 class Listening(torch.autograd.Function):
     """Output, steps and remainder from seeds (runs, nodes, channels), Q (runs, channels, 1) and q (runs, 1, 1).
 
@@ -65,16 +87,15 @@ class Listening(torch.autograd.Function):
         updates: Tensor | None,
         nodes: Tensor | None,
         matrices: Matrices,
-        steps: int,
-        epsilon: float,
+        halting: Halting,
         kernels: ModuleType,
     ):
         runs, count, channels = seeds.shape
-        unit, budget = weight.squeeze(-1).contiguous(), 1 - epsilon
-        z, h, kept = kernels.listen(matrices, seeds, unit, bias.flatten(), nodes, steps, budget)
+        unit = weight.squeeze(-1).contiguous()
+        z, h, kept = kernels.listen(matrices, seeds, unit, bias.flatten(), nodes, halting)
         taken = torch.empty(runs, count, dtype=torch.int64, device=seeds.device)
         found = seeds.new_empty(runs, count, channels), taken, seeds.new_empty(runs, count)
-        kernels.combine(z, h, updates, nodes, budget, found)
+        kernels.combine(z, h, updates, nodes, halting.budget, found)
         ctx.save_for_backward(z, h, updates, unit, taken, *kept)
         ctx.matrices, ctx.kernels = matrices, kernels
         ctx.mark_non_differentiable(taken)
@@ -92,4 +113,4 @@ class Listening(torch.autograd.Function):
             to_weight = (said @ z[:, 1:].flatten(1, 2)).transpose(1, 2)[:, :channels]
             to_bias = said.sum(-1, keepdim=True)
         ctx.kernels.listen_back(ctx.matrices, tuple(kept), to_z)
-        return to_z[:, 0, :, :channels], to_weight, to_bias, *[None] * 6
+        return to_z[:, 0, :, :channels], to_weight, to_bias, *[None] * 5

@@ -52,7 +52,8 @@ class APGCNSettings(ModelSettings):
 
     `penalty` (the paper's alpha) is the price of a step in the objective; `halting_every` says on which epochs the
     halting unit learns; `seed_dropout` and `update_dropout` are two dropouts of the authors' script, see
-    docs/paper_vs_code.md.
+    docs/paper_vs_code.md. With `freeze_halted` a node keeps its value once it has halted, which saves work; in the paper
+    it goes on changing.
     """
 
     name: ClassVar[str] = "apgcn"
@@ -71,6 +72,7 @@ class APGCNSettings(ModelSettings):
     halting_every: int = 5
     seed_dropout: float = 0.0
     update_dropout: float = 0.0
+    freeze_halted: bool = False
 
     def __post_init__(self) -> None:
         for name in ("hidden", "max_steps", "halting_every"):
@@ -143,6 +145,7 @@ class APGCN(Network):
             epsilon=settings.epsilon,
             seed_dropout=settings.seed_dropout,
             update_dropout=settings.update_dropout,
+            freeze_halted=settings.freeze_halted,
         )
 
     def forward(self, graph: GraphTensors, noise: Noise | None = None) -> Propagated:

@@ -16,7 +16,7 @@ from torch.nn import functional
 from apgcn.kernels.cpu.coins import factors
 from apgcn.kernels.cpu.compiling import ONE, ZERO, arrays_of, compiled, part, rows_of
 from apgcn.kernels.cpu.rows import LARGE, blend, gather, scatter
-from apgcn.kernels.listening import Matrices
+from apgcn.kernels.listening import Halting, Matrices
 
 LANES = 8
 ROUNDING = 1e-5  # of a budget: two ways to compute h must agree that it is filled
@@ -55,9 +55,12 @@ def _drop(pointers, columns, weights, kept, factor, keeps_loops, renormalize, le
 
 
 def listen(
-    matrices: Matrices, seeds: Tensor, unit: Tensor, bias: Tensor, nodes: Tensor | None, steps: int, budget: float
-) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+    matrices: Matrices, seeds: Tensor, unit: Tensor, bias: Tensor, nodes: Tensor | None, halting: Halting
+) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
     """z^0, ..., z^T (runs, T + 1, nodes, channels filled up), h^1, ..., h^T (runs, T, nodes), and the matrices.
+
+    Where nodes freeze, z and h are there up to the last step that a node took, and how many these are comes with the
+    matrices, (runs, nodes).
 
     Shapes
     ------
@@ -67,16 +70,26 @@ def listen(
     nodes : (runs, m), for whom the others listen; all where None
     """
     runs, count, channels = seeds.shape
+    steps = halting.steps
     width = -(-channels // LANES) * LANES
-    z, h = seeds.new_empty(runs, steps + 1, count, width), seeds.new_empty(runs, steps, count)
+    empty = seeds.new_zeros if halting.freeze else seeds.new_empty  # where nodes freeze, not all is filled
+    z, h = empty(runs, steps + 1, count, width), empty(runs, steps, count)
     z[:, 0, :, :channels] = seeds
     z[:, 0, :, channels:] = 0
     prepared = _prepared(matrices)
     watched = torch.arange(count)[None] if nodes is None else nodes
-    kernel, _ = _steps(width, large=count * width > LARGE)
-    factors = np.float32(matrices.decay), np.float32(matrices.home), np.float32(budget + ROUNDING)
+    large = count * width > LARGE
+    factors = np.float32(matrices.decay), np.float32(matrices.home)
     given = arrays_of(z, functional.pad(unit, (0, width - channels)), bias, watched, h)
-    kernel(*rows_of(matrices.pattern), *arrays_of(*prepared), *factors, *given)
+    if halting.freeze:
+        taken = torch.empty(runs, count, dtype=torch.int32)
+        kernel, _ = _frozen_steps(width, large=large)
+        budget = np.float32(halting.budget)
+        kernel(*rows_of(matrices.pattern), *arrays_of(*prepared), *factors, budget, *given, *arrays_of(taken))
+        return z, h, (*prepared, taken)
+    kernel, _ = _steps(width, large=large)
+    budget = np.float32(halting.budget + ROUNDING)
+    kernel(*rows_of(matrices.pattern), *arrays_of(*prepared), *factors, budget, *given)
     return z, h.add_(bias[:, None, None]).sigmoid_(), prepared
 
 
@@ -89,12 +102,13 @@ def _filled(answers, bias):
     return total
 
 
-def listen_back(matrices: Matrices, prepared: tuple[Tensor, Tensor], to_z: Tensor) -> None:
+def listen_back(matrices: Matrices, kept: tuple[Tensor, ...], to_z: Tensor) -> None:
     """Bring the gradients of z^1, ..., z^T home to z^0, in place; shape as z."""
     count, width = to_z.shape[-2:]
-    _, kernel = _steps(width, large=count * width > LARGE)
+    left, scale, *taken = kept
+    _, kernel = (_frozen_steps if taken else _steps)(width, large=count * width > LARGE)
     factors = np.float32(matrices.decay), np.float32(matrices.home)
-    kernel(*rows_of(matrices.pattern), *arrays_of(*prepared), *factors, *arrays_of(to_z))
+    kernel(*rows_of(matrices.pattern), *arrays_of(left, scale), *factors, *arrays_of(to_z, *taken))
 
 
 @cache
@@ -147,5 +161,79 @@ def _steps(width: int, *, large: bool) -> tuple[Callable, Callable]:
                 if home != ZERO:
                     for node in range(nodes):
                         blend(width, home, above[node], ONE, start[node], start[node])
+
+    return forward, backward
+
+
+@cache
+def _frozen_steps(width: int, *, large: bool) -> tuple[Callable, Callable]:
+    """The same where nodes that have halted keep their value, and so cost nothing: node i is at level taken[i]."""
+
+    @compiled
+    def forward(pointers, columns, left, scale, decay, home, budget, z, unit, bias, watched, h, taken):
+        runs, steps, nodes = h.shape
+        total, said = np.empty(width, np.float32), np.empty((nodes, width), np.float32)
+        filled, listening = np.empty(nodes, np.float32), np.empty(nodes, np.int64)
+        for run in range(runs):
+            states, own, level = z[run], unit[run], taken[run]
+            theirs, halted, waiting = watched[run % len(watched)], 0, nodes
+            for node in range(nodes):
+                filled[node], listening[node], level[node] = ZERO, node, 0
+            for k in range(steps):
+                while halted < len(theirs) and not filled[theirs[halted]] < budget:
+                    halted += 1
+                if halted == len(theirs):
+                    break
+                weights, sizes = left[run % len(left), k % left.shape[1]], scale[run % len(scale), k % scale.shape[1]]
+                if k == 0 or scale.shape[1] > 1:  # else those who have halted say what they said
+                    for node in range(nodes):
+                        now = states[level[node], node]
+                        blend(width, sizes[node], now, ZERO, now, said[node])
+                after, start, still = states[k + 1], states[0], 0
+                for number in range(waiting):
+                    node = listening[number]
+                    gather(width, large, weights, columns, pointers[node], pointers[node + 1], said, total)
+                    blend(width, decay * sizes[node], total, home, start[node], after[node])
+                    answer, new = bias[run], after[node]
+                    for c in range(width):
+                        answer += new[c] * own[c]
+                    h[run, k, node] = ONE / (ONE + np.exp(-answer))
+                for number in range(waiting):
+                    node = listening[number]
+                    level[node] = k + 1
+                    filled[node] += h[run, k, node]
+                    blend(width, sizes[node], after[node], ZERO, after[node], said[node])
+                    if filled[node] < budget:
+                        listening[still] = node
+                        still += 1
+                waiting = still
+
+    @compiled
+    def backward(pointers, columns, left, scale, decay, home, to_z, taken):
+        runs, steps, nodes = to_z.shape[0], to_z.shape[1] - 1, to_z.shape[2]
+        given, heard = np.empty(width, np.float32), np.zeros((nodes, width), np.float32)
+        for run in range(runs):
+            level = taken[run]
+            for k in range(steps - 1, -1, -1):
+                weights, sizes = left[run % len(left), k % left.shape[1]], scale[run % len(scale), k % scale.shape[1]]
+                above, start, any_heard = to_z[run, k + 1], to_z[run, 0], False
+                for node in range(nodes):
+                    if level[node] <= k:
+                        continue
+                    own, any_given = above[node], ZERO
+                    for c in range(width):
+                        any_given += abs(own[c])
+                    if any_given == ZERO:
+                        continue
+                    any_heard = True
+                    blend(width, decay * sizes[node], own, ZERO, own, given)
+                    scatter(width, large, weights, columns, pointers[node], pointers[node + 1], heard, given)
+                    if home != ZERO:
+                        blend(width, home, own, ONE, start[node], start[node])
+                if any_heard:
+                    for node in range(nodes):
+                        below = to_z[run, min(k, level[node]), node]
+                        blend(width, sizes[node], heard[node], ONE, below, below)
+                    heard[:] = ZERO
 
     return forward, backward

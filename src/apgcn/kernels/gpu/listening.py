@@ -13,47 +13,57 @@ from torch.nn import functional
 
 from apgcn.kernels.gpu.edges import Edges, edges_of
 from apgcn.kernels.gpu.entries import Shares, rows_at
-from apgcn.kernels.listening import Matrices
+from apgcn.kernels.listening import Halting, Matrices
 
 PROGRAMS, FEWEST = 32768, 64  # in a launch, of all runs and of each: more cost time where nobody waits
 
 
 def listen(
-    matrices: Matrices, seeds: Tensor, unit: Tensor, bias: Tensor, nodes: Tensor | None, steps: int, budget: float
+    matrices: Matrices, seeds: Tensor, unit: Tensor, bias: Tensor, nodes: Tensor | None, halting: Halting
 ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-    """z^0, ..., z^T, h^1, ..., h^T, the edges left and whether any node waits before each step.
+    """z^0, ..., z^T, h^1, ..., h^T, the edges left, whether any node waits before each step, and the steps taken.
 
     Shapes as in `kernels.cpu.listening`; who waits is (runs, steps + 1). A run in which nobody waits any more has
-    done with its launch at once; then z and h are 0.
+    done with its launch at once; then z and h are 0. The steps taken are there where nodes freeze; then all are waited
+    for, because only who waits goes on.
     """
     runs, count, channels = seeds.shape
+    steps, budget = halting.steps, halting.budget
     width = triton.next_power_of_2(channels)
     z, h = seeds.new_zeros(runs, steps + 1, count, width), seeds.new_zeros(runs, steps, count)
     z[:, 0, :, :channels] = seeds
     unit = functional.pad(unit, (0, width - channels))
     filled = seeds.new_zeros(runs, count)
-    if nodes is not None:
+    if nodes is not None and not halting.freeze:
         filled.fill_(budget).scatter_(1, nodes, 0)  # the others wait for nothing
     waiting = torch.zeros(runs, steps + 1, dtype=torch.int32, device=seeds.device)
     waiting[:, 0] = 1
+    taken = torch.zeros(runs, count if halting.freeze else 0, dtype=torch.int32, device=seeds.device)
     edges = edges_of(matrices, steps)
     said = _said(z[:, 0], edges, 0)
     for k in range(steps):
-        _step(matrices, edges, z, said, waiting, k, turned=False, given=(unit, bias, h[:, k], filled), budget=budget)
-    return z, h, (edges.scale, waiting) if edges.words is None else (edges.scale, waiting, edges.words)
+        given = unit, bias, h[:, k], filled
+        _step(matrices, edges, z, said, waiting, taken, k, turned=False, given=given, budget=budget)
+    return z, h, (edges.scale, waiting, taken, *(() if edges.words is None else (edges.words,)))
 
 
 def listen_back(matrices: Matrices, kept: tuple[Tensor, ...], to_z: Tensor) -> None:
     """Bring the gradients of z^1, ..., z^T home to z^0, in place; shape as z."""
-    scale, waiting, *words = kept
+    scale, waiting, taken, *words = kept
     edges = Edges(words[0] if words else None, scale).turned(matrices)
     matrices = matrices._replace(weights=matrices.weights.index_select(0, matrices.pattern.order))
     last = to_z.shape[1] - 2
     said = _said(to_z[:, last + 1], edges, last)
+    freezes = taken.shape[1] > 0
+    if freezes:
+        said[0] *= (taken > last)[..., None]
     for k in range(last, -1, -1):
-        _step(matrices, edges, to_z, said, waiting, k, turned=True, given=(to_z,) * 4)
+        _step(matrices, edges, to_z, said, waiting, taken, k, turned=True, given=(to_z,) * 4)
     if matrices.home:
-        to_z[:, 0].add_(to_z[:, 1:].sum(1), alpha=matrices.home)
+        moved = to_z[:, 1:]
+        if freezes:  # what passed through a halted node did not come from its seed again
+            moved = moved * (taken[:, None] > torch.arange(last + 1, device=taken.device)[:, None])[..., None]
+        to_z[:, 0].add_(moved.sum(1), alpha=matrices.home)
 
 
 def _said(z: Tensor, edges: Edges, k: int) -> list[Tensor]:
@@ -68,6 +78,7 @@ def _step(
     z: Tensor,
     said: list[Tensor],
     waiting: Tensor,
+    taken: Tensor,
     k: int,
     *,
     turned: bool,
@@ -76,7 +87,8 @@ def _step(
 ) -> None:
     """Step k: forward from z[:, k] to z[:, k + 1], or turned, adding to z[:, k] what comes from z[:, k + 1].
 
-    `given` are Q, q, h^(k+1) and what the nodes have filled of their budget.
+    `given` are Q, q, h^(k+1) and what the nodes have filled of their budget. Where nodes freeze, `taken` gets the steps
+    that each takes, forward, and says them, turned.
     """
     runs, states, nodes, width = z.shape
     csr = matrices.pattern.turned if turned else matrices.pattern.straight
@@ -86,9 +98,9 @@ def _step(
     _listen[min(shares.programs, max(FEWEST, PROGRAMS // runs)), runs](
         csr.pointers, csr.columns, csr.schedule, shares.heavy, shares.programs, matrices.weights,
         words, words_per_run, bit, edges.scale_at(k), edges.scale_at(following), edges.scale_per_run,
-        *said, z[:, 0], z[:, k if turned else k + 1], states, waiting[:, k], waiting.stride(0), *given, budget,
+        *said, z[:, 0], z[:, k if turned else k + 1], states, waiting[:, k], waiting.stride(0), *given, taken, k, budget,
         nodes, matrices.decay * matrices.factor, matrices.home,
-        TURNED=turned, DROPS=edges.words is not None, WIDTH=width, num_warps=1, **shares.sizes,
+        FREEZES=taken.shape[1] > 0, TURNED=turned, DROPS=edges.words is not None, WIDTH=width, num_warps=1, **shares.sizes,
     )  # fmt: skip
     said.reverse()
 
@@ -104,11 +116,11 @@ def _edges_at(entry, last, columns, weights, words, bit, DROPS: tl.constexpr):
     return column, weight, left
 
 
-@triton.jit(do_not_specialize=["heavy", "shares", "bit"])
+@triton.jit(do_not_specialize=["heavy", "shares", "bit", "k"])
 def _listen(
     pointers, columns, schedule, heavy, shares, weights, words, words_per_run, bit, scale, next_scale, scale_per_run,
-    said, next_said, start, state, states, waiting, waiting_per_run, unit, bias, h, filled, budget, nodes, decay, home,
-    TURNED: tl.constexpr, DROPS: tl.constexpr, WIDTH: tl.constexpr,
+    said, next_said, start, state, states, waiting, waiting_per_run, unit, bias, h, filled, taken, k, budget, nodes,
+    decay, home, FREEZES: tl.constexpr, TURNED: tl.constexpr, DROPS: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(1)
@@ -130,19 +142,20 @@ def _listen(
     bias += run
     h += run * (states - 1) * nodes
     filled += run * nodes
+    taken += run * nodes
     still = 0
     for share in range(tl.program_id(0), shares, tl.num_programs(0)):
         if share < heavy:
             still += _hear(
                 share + tl.arange(0, 1), heavy, nobody, pointers, columns, schedule, weights, words, bit,
-                scale, next_scale, said, next_said, start, state, unit, bias, h, filled, budget, decay, home,
-                TURNED, DROPS, WIDTH, 1, ENTRIES if ROWS == 1 else 32, CHANNELS,
+                scale, next_scale, said, next_said, start, state, unit, bias, h, filled, taken, k, budget, nodes, decay,
+                home, FREEZES, TURNED, DROPS, WIDTH, 1, ENTRIES if ROWS == 1 else 32, CHANNELS,
             )  # fmt: skip
         elif ROWS > 1:
             still += _hear(
                 heavy + (share - heavy) * ROWS + tl.arange(0, ROWS), nodes, nobody, pointers, columns, schedule,
-                weights, words, bit, scale, next_scale, said, next_said, start, state, unit, bias, h, filled, budget,
-                decay, home, TURNED, DROPS, WIDTH, ROWS, ENTRIES, CHANNELS,
+                weights, words, bit, scale, next_scale, said, next_said, start, state, unit, bias, h, filled, taken, k,
+                budget, nodes, decay, home, FREEZES, TURNED, DROPS, WIDTH, ROWS, ENTRIES, CHANNELS,
             )  # fmt: skip
     if still > 0:
         tl.store(waiting + 1, 1)  # whoever comes first; they all say the same
@@ -151,8 +164,8 @@ def _listen(
 @triton.jit
 def _hear(
     number, end, nobody, pointers, columns, schedule, weights, words, bit, scale, next_scale, said, next_said,
-    start, state, unit, bias, h, filled, budget, decay, home,
-    TURNED: tl.constexpr, DROPS: tl.constexpr, WIDTH: tl.constexpr,
+    start, state, unit, bias, h, filled, taken, k, budget, nodes, decay, home,
+    FREEZES: tl.constexpr, TURNED: tl.constexpr, DROPS: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """One step of the nodes at some places of the schedule; says how many of them wait for more."""
@@ -161,6 +174,15 @@ def _hear(
     next_size = tl.load(next_scale + node, mask=number < end, other=0.0)
     if nobody:  # nothing comes back, but what is there must be said in the next step
         last = first
+    frozen = number < 0  # nobody
+    if FREEZES:
+        if TURNED:
+            listened = tl.load(taken + node, mask=number < end, other=0)
+            frozen = listened <= k
+            next_size = tl.where(listened >= k, next_size, 0.0)  # only who listened in the next step passes it on
+        else:
+            frozen = tl.load(filled + node, mask=number < end, other=budget) >= budget
+            last = tl.where(frozen, first, last)
     answer = tl.zeros((ROWS,), tl.float32)
     for block in range(0, WIDTH, CHANNELS):
         channel = block + tl.arange(0, CHANNELS)
@@ -178,8 +200,14 @@ def _hear(
         place = node[:, None] * WIDTH + channel[None, :]
         if TURNED:
             new += tl.load(state + place, mask=there, other=0.0)
+            if FREEZES:
+                above = state + nodes * WIDTH + place
+                new += tl.load(above, mask=there & frozen[:, None], other=0.0)
         else:
             new += home * tl.load(start + place, mask=there, other=0.0)
+            if FREEZES:
+                before = tl.load(state - nodes * WIDTH + place, mask=there, other=0.0)
+                new = tl.where(frozen[:, None], before, new)
             answer += tl.sum(new * tl.load(unit + channel)[None, :], axis=1)
         tl.store(state + place, new, mask=there)
         tl.store(next_said + place, next_size[:, None] * new, mask=there)
@@ -187,6 +215,9 @@ def _hear(
         return 0
     else:
         own = 1.0 / (1.0 + tl.exp(-(answer + tl.load(bias))))
+        if FREEZES:
+            own = tl.where(frozen, 0.0, own)
+            tl.store(taken + node, k + 1, mask=(number < end) & (frozen == 0))
         tl.store(h + node, own, mask=number < end)
         so_far = tl.load(filled + node, mask=number < end, other=budget) + own
         tl.store(filled + node, so_far, mask=number < end)
