@@ -140,6 +140,27 @@ def test_some_nodes_get_what_they_would_get_with_all(loops, device, operator, mo
     assert of_all.sum(1).tolist() == (everybody.steps.max(1).values + 1).tolist()
 
 
+def test_some_nodes_get_what_they_would_get_with_all_where_others_freeze(loops, device):
+    adjacency = Adjacency(random_graph(4), device=device, dtype=torch.float32)
+    layer = AdaptivePropagation(
+        NormalizedAdjacency(), channels=3, noise=Noise([1, 2], device=device), max_steps=8, freeze_halted=True
+    )
+    layer.halting_unit.weight.data.abs_()
+    layer.halting_unit.bias.data.fill_(-1)
+    seeds = 3 * torch.randn(2, adjacency.nodes, 3, generator=torch.manual_seed(1))
+    seeds = seeds.to(device).requires_grad_()
+    early = layer(seeds, adjacency, Noise([5, 6], device=device)).steps.argsort(dim=1)[:, :4]
+    answers = []
+    for nodes in (None, early):
+        given = layer(seeds, adjacency, Noise([5, 6], device=device), nodes)
+        output = given.output.gather(1, early[..., None].expand(-1, -1, 3))
+        cost = given.cost.gather(1, early)
+        gradients = torch.autograd.grad(output.square().sum() + cost.sum(), [seeds, *layer.halting_unit.parameters()])
+        answers.append([output, cost, *gradients])
+    for every, some in zip(*answers, strict=True):
+        torch.testing.assert_close(some, every, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("rate", [0.0, 0.5, 0.3])
 @pytest.mark.parametrize("hidden", [5, 16, 64, 70])
 def test_two_layers_over_sparse_features(loops, device, hidden, rate):

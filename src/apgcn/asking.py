@@ -185,7 +185,9 @@ class _Asking:
         heard, given = self._heard, self._listeners
         factors = np.float32(given.decay), np.float32(given.home)
         csr = heard.pointers, heard.columns, heard.weights, heard.scale
-        self._step(*csr, *factors, rows, level, self._levels[level - 1], self._levels[0], self._levels[level], self._halting)
+        self._step(
+            *csr, *factors, rows, level, self._levels[level - 1], self._levels[0], self._levels[level], self._halting
+        )
         self._at[level] += len(rows)
         self._node_steps += len(rows)
         self._messages += int(heard.degrees(rows).sum())

@@ -42,6 +42,12 @@ def check_share(name: str, value: Any) -> None:
         raise InvalidInput(f"{name} must be in [0, 1), got {_short(value)}.")
 
 
+def check_truth(name: str, value: Any) -> None:
+    """True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidInput(f"{name} must be True or False, got {value!r}.")
+
+
 def _check_real(name: str, value: Any) -> None:
     if not isinstance(value, Real) or isinstance(value, bool):
         raise InvalidInput(f"{name} must be a number, got {value!r}.")
@@ -61,7 +67,9 @@ def as_plain(settings: Settings) -> Settings:
 
 def plain(value: Any) -> Any:
     """A number of numpy or of another library as Python's; anything else as it is."""
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if not isinstance(value, Real):
         return value
     return int(value) if isinstance(value, int | np.integer) and abs(value) <= MOST else float(value)
 

@@ -8,12 +8,14 @@ from typing import Any
 
 from apgcn.errors import InvalidInput, UnknownName
 
+TRUTHS = {"true": True, "false": False}
+
 
 def parse_settings(typed: Iterable[str], *, model: str) -> dict[str, Any]:
     """NAME=VALUE, as often as wanted, with each value in the type of the model's or the training's setting.
 
-    >>> parse_settings(["l2=0.01", "watch=training", "hidden=32"], model="gcn")
-    {'l2': 0.01, 'watch': 'training', 'hidden': 32}
+    >>> parse_settings(["l2=0.01", "watch=training", "hidden=32", "freeze_halted=true"], model="apgcn")
+    {'l2': 0.01, 'watch': 'training', 'hidden': 32, 'freeze_halted': True}
     """
     from apgcn.experiments.keys import defaults as defaults_of
     from apgcn.models.catalogue import settings_of
@@ -32,8 +34,8 @@ def parse_settings(typed: Iterable[str], *, model: str) -> dict[str, Any]:
             raise InvalidInput(f"{name} must be set once, got it twice.")
         kind = type(defaults[name])
         try:
-            parsed[name] = kind(value)
-        except ValueError:
-            needed = "a whole number" if kind is int else "a number"
+            parsed[name] = TRUTHS[value.lower()] if kind is bool else kind(value)
+        except (KeyError, ValueError):
+            needed = {int: "a whole number", bool: "true or false"}.get(kind, "a number")
             raise InvalidInput(f"{name} must be {needed}, got {value!r}.") from None
     return parsed

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from apgcn.datasets import CATALOGUE, describe
 from apgcn.errors import InvalidInput, UnknownName
-from apgcn.experiments import figure2, figure3, figure4, sweep, table1, table2, table3, table4, table5
+from apgcn.experiments import figure2, figure3, figure4, freezing, sweep, table1, table2, table3, table4, table5
 from apgcn.experiments.exhibit import Exhibit
 from apgcn.experiments.keys import RunKey
 from apgcn.experiments.published import AMAZON_GRAPHS, CITATION_GRAPHS, GRAPHS, MODEL_TITLES
@@ -70,6 +70,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
                 others=EVERY,
             ),
             Experiment("figure4", ("cora_ml",), figure4.plan, figure4.content, others=EVERY),
+            Experiment("freezing", GRAPHS, freezing.plan, freezing.content, about="halt", others=EVERY),
         )
     }
 )

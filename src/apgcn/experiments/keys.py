@@ -19,7 +19,7 @@ from apgcn.training.settings import TrainingSettings
 PER_CLASS = 20  # training nodes a class, unless an experiment varies it
 
 Purpose = Literal["test", "validation"]
-Scalar = int | float | str
+Scalar = int | float | str  # a truth is a number
 
 
 @dataclass(frozen=True)

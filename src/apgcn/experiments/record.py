@@ -166,7 +166,9 @@ def is_number(value: Any) -> bool:
 
 def is_settings(value: Any) -> bool:
     """Whether it holds scalars by name."""
-    return isinstance(value, dict) and all(is_text(one) or is_number(one) for one in value.values())
+    return isinstance(value, dict) and all(
+        is_text(one) or is_number(one) or isinstance(one, bool) for one in value.values()
+    )
 
 
 MOST = 2**53
@@ -179,6 +181,6 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: isinstance(value, list) and all(map(is_count, value)) and any(value),
         "a list of counts that are not all 0",
     ),
-    "Mapping[str, Any]": (is_settings, "an object of texts and numbers"),
+    "Mapping[str, Any]": (is_settings, "an object of texts, numbers and truths"),
     "Mapping[str, str]": (lambda value: is_settings(value) and all(map(is_text, value.values())), "an object of texts"),
 }

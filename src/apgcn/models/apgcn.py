@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from apgcn.checks import check_number, check_share, check_whole
+from apgcn.checks import check_number, check_share, check_truth, check_whole
 from apgcn.datasets.catalogue import AMAZON_GRAPHS
 from apgcn.graph import Graph
 from apgcn.layers import TwoLayers
@@ -80,6 +80,7 @@ class APGCNSettings(ModelSettings):
         for name in ("dropout", "edge_dropout", "seed_dropout", "update_dropout", "epsilon"):
             check_share(name, getattr(self, name))
         check_number("penalty", self.penalty)
+        check_truth("freeze_halted", self.freeze_halted)
 
     def operator(self, classes: int, noise: Noise) -> Operator:
         """One step of listening; a variation of AP-GCN has another."""

@@ -1,0 +1,79 @@
+"""Freezing: what does it cost that a halted node keeps its value? Not in the paper, which promises that work is saved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from apgcn.experiments import sweep
+from apgcn.experiments.columns import ACCURACY, GRAPH, MODEL, RUNS, STEPS
+from apgcn.experiments.comparable import comparable
+from apgcn.experiments.exhibit import Column, Exhibit, Row, Table
+from apgcn.experiments.keys import RunKey
+from apgcn.experiments.mean import Mean
+from apgcn.experiments.record import Record
+from apgcn.experiments.scope import PROTOCOL, Scope
+from apgcn.experiments.store import Store
+from apgcn.experiments.words import number, plus_minus
+from apgcn.statistics import split_half_width
+
+NOTES = (
+    "In the paper a node that has halted goes on changing for those who still hear it, so every node computes every "
+    "step. Frozen, it keeps its value, and nothing is computed for it any more. Both are trained as they are judged, on "
+    "the same splits from the same initialisations.",
+    "The difference is frozen less the paper's, in percentage points, run paired with run; ± resamples whole splits.",
+)
+
+COLUMNS = (
+    GRAPH,
+    MODEL,
+    Column("halted nodes", lambda row: "freeze" if row["frozen"] else "go on changing", words=True),
+    RUNS,
+    ACCURACY,
+    Column("by split", lambda row: number(row["split_interval"])),
+    STEPS,
+    Column("difference", lambda row: plus_minus(row["difference"], row["difference_interval"])),
+)
+
+
+def plan(scope: Scope) -> list[RunKey]:
+    """Every model that halts on every graph, both ways."""
+    return [
+        key
+        for dataset, model in replace(scope, models=tuple(sweep.sweeping(scope.models))).pairs()
+        for frozen in (False, True)
+        for key in scope.condition(dataset, model, freeze_halted=frozen).first_runs(scope.runs or PROTOCOL)
+    ]
+
+
+def content(store: Store, scope: Scope) -> Exhibit:
+    """Two lines per graph, of the same runs."""
+    rows: list[Row] = []
+    shown: list[Record] = []
+    for dataset, model in replace(scope, models=tuple(sweep.sweeping(scope.models))).pairs():
+        conditions = {frozen: scope.condition(dataset, model, freeze_halted=frozen) for frozen in (False, True)}
+        found = comparable({frozen: store.of(condition, scope.runs) for frozen, condition in conditions.items()})
+        if len(found) < 2:
+            continue
+        for frozen, records in found.items():
+            rows.append(
+                {"dataset": dataset, "model": model, "frozen": frozen, **Mean.of(records).row, **_nothing()}
+                | (_difference(found) if frozen else {})
+            )
+            shown += records
+    title = "a halted node goes on changing, or keeps its value"
+    return Exhibit("freezing", title, Table(COLUMNS, tuple(rows)), notes=NOTES, records=tuple(shown))
+
+
+def _nothing() -> dict[str, float | None]:
+    return {"difference": None, "difference_interval": None}
+
+
+def _difference(found: dict[bool, list[Record]]) -> dict[str, float | None]:
+    """Frozen less the paper's, and the half-width of its interval over splits."""
+    changing, frozen = (
+        {(record.split, record.initialisation): 100 * (record.test_accuracy or 0.0) for record in found[which]}
+        for which in (False, True)
+    )
+    differences = {run: frozen[run] - changing[run] for run in frozen}
+    width = split_half_width(list(differences.values()), [split for split, _ in differences])
+    return {"difference": sum(differences.values()) / len(differences), "difference_interval": width}
