@@ -93,9 +93,10 @@ class Heard:
         """In one direction each, nobody's own voice among them."""
         return len(self.columns) - self.nodes
 
-    def degrees(self, rows: np.ndarray) -> np.ndarray:
-        """How many others each of these hears."""
-        return self.pointers[rows + 1].astype(np.int64) - self.pointers[rows] - 1
+    @property
+    def degrees(self) -> np.ndarray:
+        """How many others each node hears."""
+        return np.diff(self.pointers.astype(np.int64)) - 1
 
 
 class Listeners(NamedTuple):
@@ -134,36 +135,53 @@ class _Asking:
 
         self._loops = asking
         self._heard, self._listeners = heard, listeners
-        channels, nodes = len(listeners.unit), heard.nodes
-        self._width = -(-channels // LANES) * LANES
-        # memory that nobody writes to is not taken
-        self._levels = np.empty((listeners.halting.steps + 1, nodes, self._width), np.float32)
+        halting, nodes = listeners.halting, heard.nodes
+        self._channels = len(listeners.unit)
+        self._width = -(-self._channels // LANES) * LANES
         self._step = asking.step_of(self._width, large=asking.is_large(nodes, self._width))
-        self._reached = np.full(nodes, -1, np.int16)
-        self._taken, self._filled = np.zeros(nodes, np.int16), np.zeros(nodes, np.float32)
-        self._at = np.zeros(listeners.halting.steps + 1, np.int64)  # how many nodes have reached each level
+        self._filled, self._remainder = np.zeros(nodes, np.float32), np.empty(nodes, np.float32)
+        self._taken, self._reached = np.zeros(nodes, np.int16), np.full(nodes, -1, np.int16)
+        self._sums = np.zeros((nodes, self._width), np.float32)
+        self._at = np.zeros(halting.steps + 1, np.int64)  # how many nodes have reached each level
         self._stamps, self._stamp = np.zeros(nodes, np.int32), 0
         self._found, self._count = np.empty(nodes, np.int64), np.empty(1, np.int64)
+        self._messages, self._node_steps = np.zeros(1, np.int64), 0
         unit = np.zeros(self._width, np.float32)
-        unit[:channels] = listeners.unit
-        budget, bias = np.float32(listeners.halting.budget), np.float32(listeners.bias)
-        self._halting = unit, bias, budget, self._filled, self._taken, self._reached
-        self._node_steps = self._messages = 0
+        unit[: self._channels] = listeners.unit
+        self._halting = unit, np.float32(listeners.bias), np.float32(halting.budget), halting.steps
 
     def answers(self, asked: np.ndarray) -> Answers:
-        steps, channels = self._listeners.halting.steps, len(self._listeners.unit)
+        """Let these listen until they halt."""
+        if self._listeners.halting.freeze and len(asked) == self._heard.nodes:
+            self._together()
+        else:
+            self._one_by_one(asked)
+        scale = self._heard.scale[asked] * self._taken[asked]
+        output = self._sums[asked, : self._channels] / scale[:, None]
+        work = Work.of(self._node_steps, int(self._messages[0]), channels=self._channels, seeds=int(self._at[0]))
+        return Answers(output, self._taken[asked].astype(np.int64), self._remainder[asked], work)
+
+    def _together(self) -> None:
+        """All nodes, frozen: whoever listens hears what everybody says now, and memory for one step is enough."""
+        rows = np.arange(self._heard.nodes)
+        said, after = self._room(1)[0], self._room(1)[0]
+        self._begin(rows, said)
+        start = said.copy() if self._listeners.home else said
+        for level in range(1, self._listeners.halting.steps + 1):
+            self._take(rows, level, said, start, after)
+            self._loops.settle(rows, after, said, self._taken, self._count)
+            rows = rows[: self._count[0]]
+            if not len(rows):
+                break
+
+    def _one_by_one(self, asked: np.ndarray) -> None:
+        self._levels = self._room(self._listeners.halting.steps + 1)
         listening = asked
-        for k in range(1, steps + 1):
+        for k in range(1, self._listeners.halting.steps + 1):
             self._bring(listening, k)
             listening = listening[self._taken[listening] == 0]
             if not len(listening):
                 break
-        self._taken[listening] = steps
-        output, remainder = np.empty((len(asked), channels), np.float32), np.empty(len(asked), np.float32)
-        unit, bias, *_ = self._halting
-        self._loops.weigh(asked, self._levels, self._heard.scale, unit, bias, self._taken, output, remainder)
-        work = Work.of(self._node_steps, self._messages, channels=channels, seeds=int(self._at[0]))
-        return Answers(output, self._taken[asked].astype(np.int64), remainder, work)
 
     def _bring(self, rows: np.ndarray, level: int) -> None:
         """See to it that the states of these nodes after step `level` are there."""
@@ -173,7 +191,7 @@ class _Asking:
         if not len(rows):
             return
         if level == 0:
-            self._begin(rows)
+            self._begin(rows, self._levels[0])
             return
         self._bring(rows, level - 1)
         if self._listeners.halting.freeze:
@@ -182,30 +200,37 @@ class _Asking:
             self._at[level] += halted.sum()
             rows = rows[~halted]
         self._bring(self._neighbours(rows, level - 1), level - 1)
-        heard, given = self._heard, self._listeners
-        factors = np.float32(given.decay), np.float32(given.home)
-        csr = heard.pointers, heard.columns, heard.weights, heard.scale
-        self._step(
-            *csr, *factors, rows, level, self._levels[level - 1], self._levels[0], self._levels[level], self._halting
-        )
-        self._at[level] += len(rows)
-        self._node_steps += len(rows)
-        self._messages += int(heard.degrees(rows).sum())
+        self._take(rows, level, self._levels[level - 1], self._levels[0], self._levels[level])
 
-    def _begin(self, rows: np.ndarray) -> None:
-        channels = len(self._listeners.unit)
-        self._levels[0, rows, :channels] = self._heard.scale[rows, None] * self._listeners.seeds(rows)
-        self._levels[0, rows, channels:] = 0
+    def _begin(self, rows: np.ndarray, into: np.ndarray) -> None:
+        """Seeds, as they are said."""
+        every: slice | np.ndarray = rows
+        if len(rows) == self._heard.nodes:  # in their order, which is faster
+            rows, every = np.arange(len(rows)), slice(None)
+        into[every, : self._channels] = self._heard.scale[every, None] * self._listeners.seeds(rows)
+        into[every, self._channels :] = 0
         self._reached[rows] = 0
         self._at[0] += len(rows)
+
+    def _take(self, rows: np.ndarray, level: int, said: np.ndarray, start: np.ndarray, after: np.ndarray) -> None:
+        """One step of these rows."""
+        heard, given = self._heard, self._listeners
+        csr = heard.pointers, heard.columns, heard.weights, heard.scale
+        so_far = self._filled, self._taken, self._remainder, self._sums, self._reached, self._messages
+        factors = np.float32(given.decay), np.float32(given.home)
+        self._step(*csr, *factors, rows, level, said, start, after, self._halting, so_far)
+        self._at[level] += len(rows)
+        self._node_steps += len(rows)
 
     def _neighbours(self, rows: np.ndarray, level: int) -> np.ndarray:
         """Whom these hear and who has not reached the level."""
         if self._at[level] == self._heard.nodes or not len(rows):
             return rows[:0]
         self._stamp += 1
-        self._loops.heard_by(
-            self._heard.pointers, self._heard.columns, rows, level, self._reached, self._stamps, self._stamp,
-            self._found, self._count,
-        )  # fmt: skip
+        csr = self._heard.pointers, self._heard.columns
+        self._loops.heard_by(*csr, rows, level, self._reached, self._stamps, self._stamp, self._found, self._count)
         return self._found[: self._count[0]].copy()
+
+    def _room(self, levels: int) -> np.ndarray:
+        """Memory for so many states of all nodes; what nobody writes to is not taken."""
+        return np.empty((levels, self._heard.nodes, self._width), np.float32)

@@ -27,25 +27,39 @@ def heard_by(pointers, columns, rows, level, reached, stamps, stamp, found, coun
 
 @cache
 def step_of(width: int, *, large: bool) -> Callable:
-    """One step of some rows: z' = decay A z + home z^0, and whether that fills their budget.
+    """One step of some rows, z' = decay A z + home z^0, and what they make of it as long as they listen.
 
-    `said` is what everybody says before, s z, `start` s z^0, and `after` gets what the rows say then.
+    `said` is what everybody says before, s z, `start` s z^0, and `after` gets what the rows say then. `halting` are Q, q,
+    the budget and the last step; `so_far` how much of its budget each node has filled, K and R, 0 as long as it listens,
+    what it has heard, the sum over its steps of p z' + (1 - p) z, scaled, the level of each node, and the messages.
     """
 
     @compiled
-    def step(pointers, columns, weights, scale, decay, home, rows, level, said, start, after, halting):
-        unit, bias, budget, filled, taken, reached = halting
-        total = np.empty(width, np.float32)
+    def step(pointers, columns, weights, scale, decay, home, rows, level, said, start, after, halting, so_far):
+        unit, bias, budget, last_step = halting
+        filled, taken, remainder, heard, reached, messages = so_far
+        total, count = np.empty(width, np.float32), 0
         for row in rows:
-            gather(width, large, weights, columns, pointers[row], pointers[row + 1], said, total)
-            own, new, answer = scale[row], after[row], ZERO
+            first, last = pointers[row], pointers[row + 1]
+            gather(width, large, weights, columns, first, last, said, total)
+            own, new = scale[row], after[row]
             blend(width, decay * own * own, total, home, start[row], new)
+            reached[row] = level
+            count += last - first - 1
+            if taken[row]:
+                continue
+            answer = ZERO
             for c in range(width):
                 answer += new[c] * unit[c]
-            filled[row] += ONE / (ONE + np.exp(-(answer / own + bias)))
-            reached[row] = level
-            if taken[row] == 0 and not filled[row] < budget:
-                taken[row] = level
+            before = filled[row]
+            p = before + ONE / (ONE + np.exp(-(answer / own + bias)))
+            filled[row] = p
+            if level == last_step or not p < budget:
+                p = ONE - before
+                taken[row], remainder[row] = level, p
+            blend(width, p, new, ONE, heard[row], heard[row])
+            blend(width, ONE - p, said[row], ONE, heard[row], heard[row])
+        messages[0] += count
 
     return step
 
@@ -65,21 +79,12 @@ def hold(rows, level, taken, reached, levels):
 
 
 @compiled
-def weigh(rows, levels, scale, unit, bias, taken, output, remainder):
-    """What the rows have heard, z^0, ..., z^K, put together as in `halting`."""
-    channels = output.shape[1]
-    for number in range(len(rows)):
-        row = rows[number]
-        into, last, p = output[number], taken[row], ZERO
-        for c in range(channels):
-            into[c] = ZERO
-        for k in range(1, last + 1):
-            before, after, answer = levels[k - 1, row], levels[k, row], ZERO
-            for c in range(channels):
-                answer += after[c] * unit[c]
-            p = p + ONE / (ONE + np.exp(-(answer / scale[row] + bias))) if k < last else ONE - p
-            for c in range(channels):
-                into[c] += p * after[c] + (ONE - p) * before[c]
-        for c in range(channels):
-            into[c] /= scale[row] * np.float32(last)
-        remainder[number] = p
+def settle(rows, after, said, taken, count):
+    """What the rows say from now on; those that have not halted come first among them, count[0] of them."""
+    number = 0
+    for row in rows:
+        said[row] = after[row]
+        if taken[row] == 0:
+            rows[number] = row
+            number += 1
+    count[0] = number
