@@ -31,6 +31,7 @@ ORDER = [
     "halting",
     "nn",
     "propagation",
+    "asking",
     "models",
     "statistics",
     "ranks",

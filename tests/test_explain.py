@@ -267,6 +267,25 @@ def test_what_it_heard_first_is_what_it_knew_itself(opened, saved, shown):
     assert row == ["0", f"{shown['classes'][int(chances.argmax())]} {100 * chances.max():.1f}\u00a0%", "itself alone"]
 
 
+@pytest.mark.parametrize("freeze", [False, True])
+def test_what_the_page_says_a_node_heard_is_what_the_model_says(opened, freeze):
+    """Step by step, until it halts; frozen neighbours go on saying what they said last."""
+    graph = synthetic_graph(300, edges=600, features=16, classes=4)
+    model = trained(graph, model=APGCNSettings(penalty=0.05, freeze_halted=freeze), epochs=200)
+    view = opened(content(model))
+    network, tensors = model.fitted.built(graph)
+    with torch.no_grad():
+        seeds = network.predict(tensors.features, None)
+        listen = network.propagation._frozen if freeze else network.propagation._changing
+        states, _, steps = listen(seeds, tensors.adjacency, None)
+    assert len(steps.unique()) > 2
+    said = (states[:, 0] / model.fitted.temperature).softmax(-1).numpy()
+    for node in (3, 50, 211, int(steps[0].argmax())):
+        told = view.evaluate("(i) => heard(i).map(({ says }) => Array.from(says))", node)
+        assert len(told) == steps[0, node] + 1
+        np.testing.assert_allclose(told, said[: len(told), node], atol=1e-4)
+
+
 def test_twenty_thousand_nodes_do_not_freeze_it(opened):
     graph = synthetic_graph(20_000, edges=60_000, features=8, classes=10)
     view = opened(content(trained(graph, epochs=2)))

@@ -52,6 +52,18 @@ class Work(NamedTuple):
         """When every node takes all steps."""
         return cls.of(steps * heard.nodes, steps * heard.edges, channels=channels, seeds=heard.nodes)
 
+    def beside(self, fixed: Work) -> str:
+        """What it cost beside what all steps of all nodes cost, in words."""
+        parts = (
+            f"{cost:,} of {whole:,} {what} ({100 * cost / max(1, whole):.1f} %)"
+            for cost, whole, what in (
+                (self.node_steps, fixed.node_steps, "node-steps"),
+                (self.messages, fixed.messages, "messages"),
+                (self.multiply_adds, fixed.multiply_adds, "multiply-adds"),
+            )
+        )
+        return "computed " + ", ".join(parts)
+
     def __add__(self, other: Work) -> Work:  # type: ignore[override]
         return Work(*(one + more for one, more in zip(self, other, strict=True)))
 
@@ -138,7 +150,7 @@ class _Asking:
         halting, nodes = listeners.halting, heard.nodes
         self._channels = len(listeners.unit)
         self._width = -(-self._channels // LANES) * LANES
-        self._step = asking.step_of(self._width, large=asking.is_large(nodes, self._width))
+        self._step, self._weigh = asking.step_of(self._width, large=asking.is_large(nodes, self._width))
         self._filled, self._remainder = np.zeros(nodes, np.float32), np.empty(nodes, np.float32)
         self._taken, self._reached = np.zeros(nodes, np.int16), np.full(nodes, -1, np.int16)
         self._sums = np.zeros((nodes, self._width), np.float32)
@@ -148,7 +160,7 @@ class _Asking:
         self._messages, self._node_steps = np.zeros(1, np.int64), 0
         unit = np.zeros(self._width, np.float32)
         unit[: self._channels] = listeners.unit
-        self._halting = unit, np.float32(listeners.bias), np.float32(halting.budget), halting.steps
+        self._unit = unit
 
     def answers(self, asked: np.ndarray) -> Answers:
         """Let these listen until they halt."""
@@ -216,9 +228,13 @@ class _Asking:
         """One step of these rows."""
         heard, given = self._heard, self._listeners
         csr = heard.pointers, heard.columns, heard.weights, heard.scale
-        so_far = self._filled, self._taken, self._remainder, self._sums, self._reached, self._messages
         factors = np.float32(given.decay), np.float32(given.home)
-        self._step(*csr, *factors, rows, level, said, start, after, self._halting, so_far)
+        answers = np.empty(len(rows), np.float32)
+        self._step(*csr, *factors, rows, said, start, after, self._unit, answers, self._messages)
+        h = 1 / (1 + np.exp(-(answers + np.float32(given.bias))))
+        limits = given.halting.steps, np.float32(given.halting.budget)
+        so_far = self._filled, self._taken, self._remainder, self._sums, self._reached
+        self._weigh(rows, h, level, *limits, said, after, *so_far)
         self._at[level] += len(rows)
         self._node_steps += len(rows)
 

@@ -19,9 +19,10 @@ from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
 from apgcn.models.apgcn import APGCNSettings
 from apgcn.own.calibration import expected_calibration_error, reliability
-from apgcn.own.fitted import Fitted, Predicted
+from apgcn.own.fitted import Fitted
 from apgcn.own.fitting import fit
 from apgcn.own.holdout import hold_out
+from apgcn.own.predicted import Predicted
 from apgcn.own.saved import SavedModel, load_model, save_model
 from apgcn.training.settings import TrainingSettings
 

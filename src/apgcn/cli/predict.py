@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from apgcn.cli.given import AS_JSON, GRAPH, Files, say_all
-from apgcn.errors import InvalidInput
+from apgcn.errors import InvalidInput, UnknownName
+from apgcn.texts import counted
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from apgcn.graph import Graph
     from apgcn.own.saved import SavedModel
 
@@ -23,7 +27,13 @@ def predict(
     model: MODEL,
     out: Annotated[Path, typer.Option(help="The table to write, .csv or .parquet.")],
     edges: Annotated[Path | None, typer.Option(help="Edges of another graph; without it, the model's own.")] = None,
-    nodes: Annotated[Path | None, typer.Option(help="Nodes of that graph.")] = None,
+    nodes: Annotated[
+        str | None,
+        typer.Option(
+            help="With --edges the table of nodes of that graph; without it, ids with commas between, to be asked for "
+            "alone."
+        ),
+    ] = None,
     graph: GRAPH = None,
     add: Annotated[bool, typer.Option("--add", help="Add these nodes and edges to the model's own graph.")] = False,
     probabilities: Annotated[
@@ -32,31 +42,60 @@ def predict(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     as_json: AS_JSON = False,
 ) -> None:
-    """Predict the class of every node: id, prediction, its probability, and how many steps the node listened."""
+    """Predict the class of every node: id, prediction, its probability, and how many steps the node listened.
+
+    With --nodes and no --edges of some nodes, and only what these can hear is computed.
+    """
     from apgcn.io.own import PARQUET
     from apgcn.io.whole import file_to_write
     from apgcn.own.predictions import write_predictions
     from apgcn.own.saved import load_model
 
-    files = Files(edges, nodes, graph)
+    wanted = _names(nodes) if edges is None else None
+    files = Files(edges, Path(nodes) if nodes and edges is not None else None, graph)
     place = file_to_write(out, option="--out", example="predictions.csv", spare=[model, *files.all])
     if place.suffix.lower() not in (*PREDICTIONS, *PARQUET):
         raise InvalidInput(f"--out must name a table, .csv or .parquet, got {out}.")
     saved = load_model(model)
     asked = asked_graph(saved, files, add=add)
-    said = saved.fitted.predict(asked, device=device)
-    write_predictions(place, asked, said, saved.fitted.class_names, probabilities=probabilities)
+    numbers = None if wanted is None else numbers_of(asked, wanted)
+    said = saved.fitted.predict(asked, numbers, device=device)
+    write_predictions(place, asked, said, saved.fitted.class_names, nodes=numbers, probabilities=probabilities)
     summary = {
-        "nodes": asked.num_nodes,
+        "nodes": len(said.steps),
         "steps_mean": float(said.steps.mean()),
         "certainty_mean": float(said.certainty.mean()),
+        "work": said.work and said.work._asdict(),
+        "work_of_all_steps": said.fixed and said.fixed._asdict(),
         "out": str(out),
     }
     if as_json:
         print(json.dumps(summary))
     else:
         certain, steps = 100 * said.certainty.mean(), said.steps.mean()
-        print(f"{asked.num_nodes:,} nodes, {certain:.1f} % certain and {steps:.2f} steps on average: {out}")
+        print(f"{counted(len(said.steps), 'node')}, {certain:.1f} % certain and {steps:.2f} steps on average: {out}")
+        if said.work and said.fixed:
+            print(said.work.beside(said.fixed))
+
+
+def numbers_of(graph: Graph, wanted: Sequence[str]) -> np.ndarray:
+    """Where nodes are in a graph, by their ids."""
+    import numpy as np
+
+    places = {name: number for number, name in enumerate(graph.ids)}
+    for name in wanted:
+        if name not in places:
+            raise UnknownName("node", name, graph.ids)
+    return np.array([places[name] for name in dict.fromkeys(wanted)])
+
+
+def _names(typed: str | None) -> list[str] | None:
+    if typed is None:
+        return None
+    names = [name.strip() for name in typed.split(",") if name.strip()]
+    if not names:
+        raise InvalidInput("--nodes must name at least one node, got none.")
+    return names
 
 
 def asked_graph(saved: SavedModel, files: Files, *, add: bool) -> Graph:

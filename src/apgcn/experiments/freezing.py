@@ -1,4 +1,4 @@
-"""Freezing: what does it cost that a halted node keeps its value? Not in the paper, which promises that work is saved."""
+"""Freezing: what does it cost that a halted node keeps its value? Not in the paper, which only promises the saving."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from apgcn.experiments.words import number, plus_minus
 from apgcn.statistics import split_half_width
 
 NOTES = (
-    "In the paper a node that has halted goes on changing for those who still hear it, so every node computes every "
-    "step. Frozen, it keeps its value, and nothing is computed for it any more. Both are trained as they are judged, on "
-    "the same splits from the same initialisations.",
+    "In the paper a node that has halted goes on changing for those who still hear it. Frozen, it keeps its value, and "
+    "nothing is computed for it any more. Both are trained as they are judged, on the same splits from the same "
+    "initialisations.",
     "The difference is frozen less the paper's, in percentage points, run paired with run; ± resamples whole splits.",
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,8 +16,8 @@ from apgcn.errors import InvalidInput, UnknownName
 from apgcn.explain.layout import positions
 from apgcn.graph import Graph
 from apgcn.models.apgcn import APGCNSettings
-from apgcn.own.fitted import Predicted
 from apgcn.own.judging import judged
+from apgcn.own.predicted import Predicted
 from apgcn.own.saved import SavedModel
 
 MOST = 20_000  # nodes that a page draws
@@ -64,6 +65,8 @@ def content(saved: SavedModel, *, node: str | None = None, most: int = MOST) -> 
         "columns": packed(heard.indices, np.uint32),
         "weights": packed(heard.data, np.float32),
         "seeds": packed(seeds[shown], np.float32),
+        "frozen": getattr(fitted.model, "freeze_halted", False),
+        "first_steps": packed(_first_steps(saved)[shown], np.uint16),
         "neighbours": packed(neighbours, np.uint32),
         "complete": packed(_complete(heard, neighbours), np.uint8),
         "directed": (graph.adjacency != graph.adjacency.T).nnz > 0,
@@ -117,6 +120,12 @@ def _listening(saved: SavedModel) -> tuple[sparse.csr_matrix, np.ndarray]:
         shape=pattern.shape,
     )
     return heard, seeds
+
+
+def _first_steps(saved: SavedModel) -> np.ndarray:
+    """K of every node in the first initialisation, whose listening the page tells."""
+    first = {name: weight[:1] for name, weight in saved.fitted.weights.items()}
+    return replace(saved.fitted, weights=first).predict(saved.graph).steps
 
 
 def _complete(heard: sparse.csr_matrix, neighbours: np.ndarray) -> np.ndarray:

@@ -8,9 +8,9 @@ function unpack({ kind, bytes }) {
   return new KINDS[kind](buffer.buffer);
 }
 
-const [x, y, prediction, probabilities, steps, label, set, pointers, columns, weights, seeds, neighbours, complete] = [
+const [x, y, prediction, probabilities, steps, label, set, pointers, columns, weights, seeds, neighbours, complete, taken] = [
   "x", "y", "prediction", "probabilities", "steps", "label", "set", "pointers", "columns", "weights", "seeds",
-  "neighbours", "complete",
+  "neighbours", "complete", "first_steps",
 ].map((name) => unpack(data[name]));
 const count = data.ids.length, classes = data.classes.length;
 const certainty = Float32Array.from({ length: count }, (_, i) => probabilities[i * classes + prediction[i]]);
@@ -100,21 +100,40 @@ function paint() {
   }
 }
 
-// What node i hears: row vectors r_k = e_i A^k say from whom, r_k z^0 says what.
+// What node i hears: shares of seeds say from whom, and weigh what is said.
 function heard(i) {
+  const told = [], last = Math.min(data.max_steps, taken[i], complete[i]);
   let row = new Map([[i, 1]]);
-  const told = [], last = Math.min(data.max_steps, Math.ceil(steps[i]), complete[i]);
   for (let k = 0; ; k++) {
     const state = new Float64Array(classes);
     for (const [j, share] of row) for (let c = 0; c < classes; c++) state[c] += share * seeds[j * classes + c];
     told.push({ k, says: softmax(state), from: row });
     if (k === last) return told;
-    const next = new Map();
-    for (const [j, share] of row)
-      for (let e = pointers[j]; e < pointers[j + 1]; e++)
-        next.set(columns[e], (next.get(columns[e]) || 0) + share * weights[e]);
-    row = next;
+    row = data.frozen ? origins(i, k + 1) : spread(row, new Map());
   }
+}
+
+// One step back: what was said comes from whom the speakers heard.
+function spread(row, into) {
+  for (const [j, share] of row)
+    for (let e = pointers[j]; e < pointers[j + 1]; e++)
+      into.set(columns[e], (into.get(columns[e]) || 0) + share * weights[e]);
+  return into;
+}
+
+// Step by step back to the seeds; who had halted before a step still said what it said last.
+function origins(i, k) {
+  const levels = Array.from({ length: k + 1 }, () => new Map());
+  levels[k].set(i, 1);
+  for (let level = k; level > 0; level--) {
+    const listening = new Map();
+    for (const [j, share] of levels[level]) {
+      if (taken[j] < level) levels[taken[j]].set(j, (levels[taken[j]].get(j) || 0) + share);
+      else listening.set(j, share);
+    }
+    spread(listening, levels[level - 1]);
+  }
+  return levels[0];
 }
 
 function softmax(state) {

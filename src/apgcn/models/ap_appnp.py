@@ -32,6 +32,11 @@ class APAPPNPSettings(APGCNSettings):
         super().__post_init__()
         check_share("teleport", self.teleport)
 
+    @property
+    def mixing(self) -> tuple[float, float]:
+        """How much a step takes of what is heard and of the seeds."""
+        return 1 - self.teleport, self.teleport
+
     def operator(self, classes: int, noise: Noise) -> Operator:
         """One step of listening."""
         return PageRank(self.teleport, self.edge_dropout)

@@ -52,8 +52,8 @@ class APGCNSettings(ModelSettings):
 
     `penalty` (the paper's alpha) is the price of a step in the objective; `halting_every` says on which epochs the
     halting unit learns; `seed_dropout` and `update_dropout` are two dropouts of the authors' script, see
-    docs/paper_vs_code.md. With `freeze_halted` a node keeps its value once it has halted, which saves work; in the paper
-    it goes on changing.
+    docs/paper_vs_code.md. With `freeze_halted` a node keeps its value once it has halted, which saves work; in the
+    paper it goes on changing.
     """
 
     name: ClassVar[str] = "apgcn"
@@ -85,6 +85,11 @@ class APGCNSettings(ModelSettings):
     def operator(self, classes: int, noise: Noise) -> Operator:
         """One step of listening; a variation of AP-GCN has another."""
         return NormalizedAdjacency(self.edge_dropout)
+
+    @property
+    def mixing(self) -> tuple[float, float]:
+        """How much a step takes of what is heard and of the seeds: z^k = the first A z^(k-1) + the second z^0."""
+        return 1.0, 0.0
 
     def build(self, graph: GraphTensors, noise: Noise) -> APGCN:
         """A pack of networks for a graph, one per run of the noise."""

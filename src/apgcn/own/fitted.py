@@ -12,36 +12,14 @@ from torch import Tensor
 from apgcn.devices import one_thread, resolve
 from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
+from apgcn.models.apgcn import APGCNSettings
 from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
+from apgcn.own.asker import Asker, can_be_asked
+from apgcn.own.predicted import Predicted
 from apgcn.splits import Split
 from apgcn.tensors import GraphTensors
 from apgcn.training.settings import TrainingSettings
-
-
-@dataclass(frozen=True, eq=False)
-class Predicted:
-    """What is said of every node.
-
-    Attributes
-    ----------
-    probabilities : array of shape (nodes, classes)
-    steps, remainder : arrays of shape (nodes,)
-        K and R, the mean over the initialisations.
-    """
-
-    probabilities: np.ndarray
-    steps: np.ndarray
-    remainder: np.ndarray
-
-    @property
-    def classes(self) -> np.ndarray:
-        return self.probabilities.argmax(axis=1)
-
-    @property
-    def certainty(self) -> np.ndarray:
-        """The probability of the class that is said."""
-        return self.probabilities.max(axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,33 +56,43 @@ class Fitted:
     def initialisations(self) -> int:
         return len(next(iter(self.weights.values())))
 
-    def predict(self, graph: Graph, *, device: torch.device | str = "cpu") -> Predicted:
-        """What it says about every node of a graph."""
-        output, steps, remainder = self._asked(graph, device)
-        if not torch.isfinite(output).all():
-            raise InvalidInput(
-                f"what the model says of {graph.name} is not finite; are its features of the size they had in training?"
-            )
-        return Predicted(
-            probabilities=(output / self.temperature).softmax(-1).mean(0).numpy(),
-            steps=steps.double().mean(0).numpy(),
-            remainder=remainder.mean(0).numpy(),
-        )
+    def predict(
+        self, graph: Graph, nodes: np.ndarray | None = None, *, device: torch.device | str = "cpu"
+    ) -> Predicted:
+        """What it says about these nodes of a graph, or about all.
+
+        On a processor only what the answer needs is computed, where nodes halt; see `asker`.
+        """
+        if resolve(str(device)).type == "cpu" and can_be_asked(self.model):
+            return self.asker(graph).ask(nodes)
+        said = self._whole(graph, device)
+        return said if nodes is None else said.at(nodes)
+
+    def asker(self, graph: Graph) -> Asker:
+        """To be asked often about nodes of one graph."""
+        self._check(graph)
+        assert isinstance(self.model, APGCNSettings)
+        weights = {name: weight.numpy() for name, weight in self.weights.items()}
+        return Asker(self.model, weights, self.temperature, graph)
 
     @torch.no_grad()
-    def _asked(self, graph: Graph, device: torch.device | str) -> tuple[Tensor, ...]:
-        """Logits, steps and remainder of every initialisation."""
+    def _whole(self, graph: Graph, device: torch.device | str) -> Predicted:
+        """What it says about every node, all of it computed."""
         with one_thread():
             network, tensors = self.built(graph, device=device)
-            return tuple(value.cpu() for value in network(tensors))
+            output, steps, remainder = (value.cpu() for value in network(tensors))
+        return Predicted.of((output / self.temperature).softmax(-1).numpy(), steps.numpy(), remainder.numpy())
 
-    def built(self, graph: Graph, *, device: torch.device | str = "cpu") -> tuple[Network, GraphTensors]:
-        """The networks of all initialisations with their weights, and a graph for them."""
+    def _check(self, graph: Graph) -> None:
         if graph.num_features != self.features:
             raise InvalidInput(
                 f"{graph.name} must have the {self.features} features that the model was trained on, "
                 f"got {graph.num_features}."
             )
+
+    def built(self, graph: Graph, *, device: torch.device | str = "cpu") -> tuple[Network, GraphTensors]:
+        """The networks of all initialisations with their weights, and a graph for them."""
+        self._check(graph)
         place = resolve(str(device))
         tensors = replace(GraphTensors.of(graph, device=place), classes=len(self.class_names))
         network = self.model.build(tensors, Noise([0] * self.initialisations, device=place))

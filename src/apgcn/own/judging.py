@@ -6,7 +6,7 @@ from typing import Any
 
 from apgcn.graph import Graph
 from apgcn.own.calibration import expected_calibration_error, reliability
-from apgcn.own.fitted import Predicted
+from apgcn.own.predicted import Predicted
 from apgcn.splits import Split
 
 

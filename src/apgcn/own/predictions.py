@@ -12,19 +12,29 @@ from apgcn.io.csv_files import write_csv
 from apgcn.io.own import PARQUET
 from apgcn.io.parquet import write_parquet
 from apgcn.io.tables import Table
-from apgcn.own.fitted import Predicted
+from apgcn.own.predicted import Predicted
 
 
 def write_predictions(
-    path: Path, graph: Graph, said: Predicted, class_names: Sequence[str], *, probabilities: bool = False
+    path: Path,
+    graph: Graph,
+    said: Predicted,
+    class_names: Sequence[str],
+    *,
+    nodes: np.ndarray | None = None,
+    probabilities: bool = False,
 ) -> None:
-    """Write a table: id, prediction, probability, steps, the label where it was known, and the probabilities of all."""
+    """Write a table: id, prediction, probability, steps, the label where it was known, and the probabilities of all.
+
+    `nodes` are those of the graph that were asked for; all where None.
+    """
+    asked = np.arange(graph.num_nodes) if nodes is None else nodes
     columns: dict[str, Sequence[str] | np.ndarray] = {
-        "id": list(graph.ids),
+        "id": [graph.ids[node] for node in asked] if nodes is not None else list(graph.ids),
         "prediction": [class_names[one] for one in said.classes],
         "probability": said.certainty.astype(np.float64).round(6),
         "steps": said.steps.round(6),
-        "label": [graph.class_names[label] if label >= 0 else "" for label in graph.labels],
+        "label": [graph.class_names[label] if label >= 0 else "" for label in graph.labels[asked]],
     }
     if probabilities:
         for number, name in enumerate(class_names):

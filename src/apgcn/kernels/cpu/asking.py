@@ -26,42 +26,43 @@ def heard_by(pointers, columns, rows, level, reached, stamps, stamp, found, coun
 
 
 @cache
-def step_of(width: int, *, large: bool) -> Callable:
-    """One step of some rows, z' = decay A z + home z^0, and what they make of it as long as they listen.
-
-    `said` is what everybody says before, s z, `start` s z^0, and `after` gets what the rows say then. `halting` are Q, q,
-    the budget and the last step; `so_far` how much of its budget each node has filled, K and R, 0 as long as it listens,
-    what it has heard, the sum over its steps of p z' + (1 - p) z, scaled, the level of each node, and the messages.
-    """
+def step_of(width: int, *, large: bool) -> tuple[Callable, Callable]:
+    """Two loops: one step of some rows, and what they make of it as long as they listen."""
 
     @compiled
-    def step(pointers, columns, weights, scale, decay, home, rows, level, said, start, after, halting, so_far):
-        unit, bias, budget, last_step = halting
-        filled, taken, remainder, heard, reached, messages = so_far
+    def step(pointers, columns, weights, scale, decay, home, rows, said, start, after, unit, answers, messages):
+        """z' = decay A z + home z^0 and z' Q, of what everybody says before, s z, and `start`, s z^0."""
         total, count = np.empty(width, np.float32), 0
-        for row in rows:
+        for number in range(len(rows)):
+            row = rows[number]
             first, last = pointers[row], pointers[row + 1]
             gather(width, large, weights, columns, first, last, said, total)
-            own, new = scale[row], after[row]
+            own, new, answer = scale[row], after[row], ZERO
             blend(width, decay * own * own, total, home, start[row], new)
-            reached[row] = level
-            count += last - first - 1
-            if taken[row]:
-                continue
-            answer = ZERO
             for c in range(width):
                 answer += new[c] * unit[c]
+            answers[number] = answer / own
+            count += last - first - 1
+        messages[0] += count
+
+    @compiled
+    def weigh(rows, h, level, last_step, budget, said, after, filled, taken, remainder, heard, reached):
+        """Fill budgets, and add p z' + (1 - p) z, scaled, to what the rows have heard, until they halt."""
+        for number in range(len(rows)):
+            row = rows[number]
+            reached[row] = level
+            if taken[row]:
+                continue
             before = filled[row]
-            p = before + ONE / (ONE + np.exp(-(answer / own + bias)))
+            p = before + h[number]
             filled[row] = p
             if level == last_step or not p < budget:
                 p = ONE - before
                 taken[row], remainder[row] = level, p
-            blend(width, p, new, ONE, heard[row], heard[row])
+            blend(width, p, after[row], ONE, heard[row], heard[row])
             blend(width, ONE - p, said[row], ONE, heard[row], heard[row])
-        messages[0] += count
 
-    return step
+    return step, weigh
 
 
 def is_large(nodes: int, width: int) -> bool:

@@ -87,8 +87,8 @@ def _step(
 ) -> None:
     """Step k: forward from z[:, k] to z[:, k + 1], or turned, adding to z[:, k] what comes from z[:, k + 1].
 
-    `given` are Q, q, h^(k+1) and what the nodes have filled of their budget. Where nodes freeze, `taken` gets the steps
-    that each takes, forward, and says them, turned.
+    `given` are Q, q, h^(k+1) and what the nodes have filled of their budget. Where nodes freeze, `taken` is told the
+    steps that each takes, forward, and tells them, turned.
     """
     runs, states, nodes, width = z.shape
     csr = matrices.pattern.turned if turned else matrices.pattern.straight
@@ -98,9 +98,10 @@ def _step(
     _listen[min(shares.programs, max(FEWEST, PROGRAMS // runs)), runs](
         csr.pointers, csr.columns, csr.schedule, shares.heavy, shares.programs, matrices.weights,
         words, words_per_run, bit, edges.scale_at(k), edges.scale_at(following), edges.scale_per_run,
-        *said, z[:, 0], z[:, k if turned else k + 1], states, waiting[:, k], waiting.stride(0), *given, taken, k, budget,
-        nodes, matrices.decay * matrices.factor, matrices.home,
-        FREEZES=taken.shape[1] > 0, TURNED=turned, DROPS=edges.words is not None, WIDTH=width, num_warps=1, **shares.sizes,
+        *said, z[:, 0], z[:, k if turned else k + 1], states, waiting[:, k], waiting.stride(0), *given, taken, k,
+        budget, nodes, matrices.decay * matrices.factor, matrices.home,
+        FREEZES=taken.shape[1] > 0, TURNED=turned, DROPS=edges.words is not None, WIDTH=width,
+        num_warps=1, **shares.sizes,
     )  # fmt: skip
     said.reverse()
 
