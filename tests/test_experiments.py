@@ -274,7 +274,9 @@ def test_one_penalty_is_no_sweep(store):
 def test_figure_3_shows_steps_falling_with_the_penalty(swept):
     exhibit = figure3.content(swept, Scope(("apgcn",), ("cora_ml",), None))
     assert [row["penalty"] for row in exhibit.table.rows] == list(sweep.PENALTIES)
-    smooth, accuracy, steps = exhibit.panels
+    smooth, accuracy, steps, work = exhibit.panels
+    assert list(work.series[0].x) == pytest.approx([34, 44, 54, 64, 74, 84, 94])
+    assert list(work.series[0].y) == pytest.approx([79, 80, 84, 85, 82, 81, 80])
     assert steps.series[0].x == sweep.PENALTIES
     assert list(steps.series[0].y) == pytest.approx([9.4, 8.4, 7.4, 6.4, 5.4, 4.4, 3.4])
     assert list(accuracy.series[0].y) == pytest.approx([80, 81, 82, 85, 84, 80, 79])

@@ -19,6 +19,7 @@ from apgcn.explain.page import page, write_page
 from apgcn.models.ap_appnp import APAPPNPSettings
 from apgcn.models.apgcn import APGCNSettings
 from apgcn.models.appnp import APPNPSettings
+from apgcn.own.curve import curve
 from apgcn.own.fitting import fit
 from apgcn.own.holdout import hold_out
 from apgcn.own.saved import SavedModel
@@ -284,6 +285,23 @@ def test_what_the_page_says_a_node_heard_is_what_the_model_says(opened, freeze):
         told = view.evaluate("(i) => heard(i).map(({ says }) => Array.from(says))", node)
         assert len(told) == steps[0, node] + 1
         np.testing.assert_allclose(told, said[: len(told), node], atol=1e-4)
+
+
+def test_accuracy_against_work_is_shown_where_prices_were_tried(opened):
+    graph = synthetic_graph(300, edges=600, features=16, classes=4)
+    model = trained(graph, epochs=60)
+    told = []
+    points = curve(model, [0.0, 0.2], tell=told.append)
+    assert told == points
+    assert points[0].messages > points[1].messages > 0
+    assert points[0].steps > points[1].steps
+    view = opened(content(model, curve=points))
+    assert re.match(r"Computed [\d,]+ of 3,000 node-steps .* times less than all steps", view.inner_text("#work"))
+    rows = view.locator("#points tr").all_inner_texts()
+    assert [row.split()[0] for row in rows] == ["penalty", "0", "0.2"]
+    assert not opened(content(model)).is_visible("#curve")
+    with pytest.raises(InvalidInput, match="penalty must be >= 0"):
+        curve(model, [-1])
 
 
 def test_twenty_thousand_nodes_do_not_freeze_it(opened):

@@ -28,12 +28,14 @@ def data(cora):
     return torch.as_tensor(cora.features.toarray()), edge_index, torch.as_tensor(cora.labels.copy())
 
 
-def test_the_module_says_what_the_pack_says(cora, data):
+@pytest.mark.parametrize("freeze", [False, True])
+def test_the_module_says_what_the_pack_says(cora, data, freeze):
     """Output, steps, remainder, and the gradient of the paper's objective."""
     x, edge_index, labels = data
     tensors = GraphTensors.of(cora)
-    pack = APGCNSettings().build(tensors, Noise([3]))
-    module = APGCN(x.shape[1], 64, cora.num_classes).eval()
+    pack = APGCNSettings(freeze_halted=freeze).build(tensors, Noise([3]))
+    pack.propagation.halting_unit.bias.data.fill_(-1)  # until nodes halt early
+    module = APGCN(x.shape[1], 64, cora.num_classes, freeze_halted=freeze).eval()
     pairs = {
         "lin1": pack.predict.first,
         "lin2": pack.predict.second,

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 from apgcn import Graph, clean, load
 from apgcn.cleaning import subgraph
@@ -19,13 +20,14 @@ from apgcn.io.csv_files import write_csv
 from apgcn.io.graphml import write_graphml
 from apgcn.io.npz import write_npz
 from apgcn.io.own import read_table
+from apgcn.models.ap_appnp import APAPPNPSettings
 from apgcn.models.apgcn import APGCNSettings
 from apgcn.models.catalogue import settings_of
 from apgcn.own import saved as saved_models
 from apgcn.own.calibration import expected_calibration_error, reliability, temperature_for
 from apgcn.own.fitting import fit
 from apgcn.own.holdout import hold_out, without
-from apgcn.own.onnx_files import write_onnx
+from apgcn.own.onnx_files import Answering, write_onnx
 from apgcn.own.saved import SavedModel, load_model, save_model
 from apgcn.own.tuning import tune
 from apgcn.training.searching import searched
@@ -108,7 +110,10 @@ def test_new_nodes_get_what_they_would_get_in_the_whole_graph(model, tables, tmp
     ("arguments", "sentence"),
     [
         (["predict", "MODEL", "--out", "p.csv", "--edges", "EDGES"], "--edges and --nodes must be given together"),
-        (["predict", "MODEL", "--out", "p.csv", "--nodes", "NODES"], "--nodes must be given together with --edges"),
+        (["predict", "MODEL", "--out", "p.csv", "--nodes", "31336,nobody"], "unknown node 'nobody'"),
+        (["predict", "MODEL", "--out", "p.csv", "--nodes", " , "], "--nodes must name at least one node"),
+        (["explain", "MODEL", "--html", "p.html", "--penalties", "0.1,x"], "--penalties must be numbers with commas"),
+        ([*OWN, "--out", "m", "--set", "freeze_halted=maybe"], "freeze_halted must be true or false, got 'maybe'"),
         (["predict", "MODEL", "--out", "p.csv", "--add"], "--add must come with --edges"),
         (["predict", "MODEL", "--out", "p.xlsx"], "--out must name a table, .csv or .parquet, got p.xlsx"),
         (["predict", "MODEL", "--out", "MODEL/model.json"], "--out must not name what is read"),
@@ -330,8 +335,15 @@ def test_another_runtime_says_the_same(model, tmp_path, capsys):
         np.testing.assert_array_equal(steps, said.steps)
 
 
-def test_only_ap_gcn_is_exported(tmp_path):
+def test_only_ap_gcn_is_exported_frozen_or_not(tmp_path):
     club = of_a_club(tmp_path)
+    frozen = APGCNSettings(penalty=0.05, freeze_halted=True)
+    fitted = fit(club, hold_out(club.labels), frozen, TrainingSettings(max_epochs=150))
+    said, links = fitted.predict(club), club.adjacency.tocoo()
+    given = (torch.as_tensor(club.features.copy()), torch.as_tensor(np.stack([links.row, links.col])).long())
+    probabilities, steps = Answering(fitted)(*given, torch.as_tensor(links.data.copy()))
+    np.testing.assert_allclose(probabilities.detach(), said.probabilities, atol=1e-5)
+    assert steps.tolist() == said.steps.tolist()
     fitted = fit(club, hold_out(club.labels), settings_of("gcn")(), TrainingSettings(max_epochs=2))
     with pytest.raises(InvalidInput, match="must be AP-GCN to be exported, but it is GCN"):
         write_onnx(tmp_path / "m.onnx", fitted)
@@ -419,7 +431,7 @@ def test_a_trial_that_diverged_does_not_win(tmp_path):
 def test_what_is_not_finite_is_no_prediction(tmp_path):
     club = of_a_club(tmp_path)
     fitted = fit(club, hold_out(club.labels), APGCNSettings(), TrainingSettings(max_epochs=3))
-    with pytest.raises(InvalidInput, match="is not finite; are its features of the size"):
+    with pytest.raises(InvalidInput, match="is not finite; are the features of the size"):
         fitted.predict(replace(club, features=np.full((60, 2), 3e38)))
 
 
@@ -430,3 +442,53 @@ def test_classes_that_are_too_small_are_named():
     assert without(graph, split, asked=("stopping", "test")) == ["too few labelled nodes, so none judges: 'small'."]
     with pytest.raises(InvalidInput, match="labels must hold two classes or more"):
         hold_out(np.zeros(5, int))
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        APGCNSettings(penalty=0.05),
+        APGCNSettings(penalty=0.05, freeze_halted=True),
+        APAPPNPSettings(penalty=0.05, teleport=0.3),
+        APAPPNPSettings(penalty=0.05, freeze_halted=True),
+    ],
+)
+def test_only_what_is_needed_says_what_all_of_it_says(settings, dense, tmp_path):
+    """Of all nodes and of some, for the mean of two initialisations."""
+    club = of_a_club(tmp_path)
+    if not dense:
+        club = replace(club, features=sparse.csr_matrix(club.features))
+    fitted = fit(club, hold_out(club.labels), settings, TrainingSettings(max_epochs=150), initialisations=2)
+    whole = fitted._whole(club, "cpu")
+    assert len(np.unique(whole.steps)) > 2
+    some = np.array([5, 0, 59])
+    for said, expected in ((fitted.predict(club), whole), (fitted.predict(club, some), whole.at(some))):
+        np.testing.assert_allclose(said.probabilities, expected.probabilities, atol=2e-5)
+        np.testing.assert_array_equal(said.steps, expected.steps)
+        np.testing.assert_allclose(said.remainder, expected.remainder, atol=2e-5)
+        assert 0 < said.work.messages < said.fixed.messages
+    compared = fitted.asker(club).compare(rounds=1)
+    assert compared.work == fitted.predict(club).work
+    assert 0 < compared.seconds
+    assert "times less than all steps of all nodes" in str(compared)
+    with pytest.raises(InvalidInput, match="some are named twice"):
+        fitted.predict(club, np.array([1, 1]))
+
+
+def test_some_nodes_are_asked_for_by_name(model, tmp_path, capsys):
+    assert run(["predict", str(model), "--nodes", "31336, 1061127", "--out", str(tmp_path / "p.csv"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["nodes"] == 2
+    assert told["work"]["messages"] < told["work_of_all_steps"]["messages"]
+    assert run(["predict", str(model), "--out", str(tmp_path / "all.csv")]) == 0
+    assert "computed " in capsys.readouterr().out
+    rows = (tmp_path / "all.csv").read_text().splitlines()
+    assert (tmp_path / "p.csv").read_text().splitlines() == rows[:3]
+
+
+def test_a_model_that_freezes_is_saved_as_such(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    of_a_club(tmp_path)
+    assert run(["train", "--graph", "club.npz", "--out", "m", "--set", "freeze_halted=true", *QUICK]) == 0
+    assert load_model(tmp_path / "m").fitted.model.freeze_halted is True

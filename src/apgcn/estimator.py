@@ -48,6 +48,8 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         Width of the hidden layer.
     dropout, edge_dropout : float
         Of features and hidden values, and of edges at every step, while training.
+    freeze_halted : bool
+        Whether a node keeps its value once it has halted, which saves work; in the paper it goes on changing.
     learning_rate, l2, patience, max_epochs
         See `TrainingSettings`.
     stopping : float
@@ -92,6 +94,7 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         hidden: int = 64,
         dropout: float = 0.5,
         edge_dropout: float = 0.5,
+        freeze_halted: bool = False,
         learning_rate: float = 0.01,
         l2: float = 0.008,
         patience: int = 100,
@@ -107,6 +110,7 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         self.hidden = hidden
         self.dropout = dropout
         self.edge_dropout = edge_dropout
+        self.freeze_halted = freeze_halted
         self.learning_rate = learning_rate
         self.l2 = l2
         self.patience = patience
@@ -167,6 +171,7 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
             hidden=self.hidden,
             dropout=self.dropout,
             edge_dropout=self.edge_dropout,
+            freeze_halted=self.freeze_halted,
         )
         training = TrainingSettings(
             learning_rate=self.learning_rate, l2=self.l2, patience=self.patience, max_epochs=self.max_epochs

@@ -4,31 +4,57 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from apgcn.cli.given import AS_JSON
 from apgcn.cli.predict import MODEL
+from apgcn.cli.watching import say
+from apgcn.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from apgcn.own.curve import Point
 
 
 def explain(
     model: MODEL,
     html: Annotated[Path, typer.Option(help="The page to write.")],
     node: Annotated[str | None, typer.Option(help="The id of a node: draw the part of the graph around it.")] = None,
+    penalties: Annotated[
+        str | None,
+        typer.Option(help="Numbers with commas between: train with each as price of a step; accuracy against work."),
+    ] = None,
     as_json: AS_JSON = False,
 ) -> None:
     """Write one page, to be opened in a browser, offline: the graph, its nodes' steps, what each heard from whom."""
     from apgcn.explain.content import content
     from apgcn.explain.page import write_page
     from apgcn.io.whole import file_to_write
+    from apgcn.own.curve import curve
     from apgcn.own.saved import load_model
 
     place = file_to_write(html, option="--html", example="steps.html", spare=[model])
-    shown = content(load_model(model), node=node)
+    saved = load_model(model)
+    points = curve(saved, _numbers(penalties), tell=_tell) if penalties else []
+    shown = content(saved, node=node, curve=points)
     write_page(place, shown)
     summary = {"drawn": len(shown["ids"]), "nodes": shown["all_nodes"], "out": str(html)}
     if as_json:
         print(json.dumps(summary))
     else:
         print(f"{summary['drawn']:,} of {summary['nodes']:,} nodes on {html}")
+
+
+def _numbers(typed: str) -> list[float]:
+    try:
+        return [float(part) for part in typed.split(",") if part.strip()]
+    except ValueError:
+        raise InvalidInput(f"--penalties must be numbers with commas between, got {typed!r}.") from None
+
+
+def _tell(point: Point) -> None:
+    say(
+        f"penalty {point.penalty:g}: {100 * point.accuracy:.1f} % right, K {point.steps:.2f}, "
+        f"{100 * point.messages:.1f} % of the messages"
+    )

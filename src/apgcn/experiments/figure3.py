@@ -16,6 +16,8 @@ FEWEST = 3  # penalties make a curve
 NOTES = (
     "A step's price rises from left to right. Accuracy in percent on test nodes, with the paper's kind of interval; "
     "all means of a graph are over the same runs.",
+    "Work is K / T, the share of all node-steps that is computed when halted nodes freeze (see Freezing); as the paper "
+    "has it, some more are needed by those who still listen.",
     "Densities are of each node's K averaged over runs, smoothed by a kernel of 0.15 steps or more.",
     f"A graph is drawn when it has {FEWEST} penalties or more.",
 )
@@ -63,6 +65,7 @@ def content(store: Store, scope: Scope) -> Exhibit:
                     "K",
                     {penalty: (mean.steps or 0.0, mean.steps_interval) for penalty, mean in means.items()},
                 ),
+                _against_work(f"{title}: accuracy against work", list(means.values()), _most_steps(found)),
             ]
     return Exhibit(
         "figure3",
@@ -72,6 +75,20 @@ def content(store: Store, scope: Scope) -> Exhibit:
         notes=NOTES,
         records=tuple(shown),
     )
+
+
+def _most_steps(found: dict[float, list[Record]]) -> int:
+    """T of these runs, the same for all."""
+    return int(next(iter(found.values()))[0].settings["max_steps"])
+
+
+def _against_work(title: str, means: list[Mean], most: int) -> Panel:
+    """The curve that the paper argues for: what more listening buys."""
+    ordered = sorted(means, key=lambda mean: mean.steps or 0.0)
+    shares = tuple(100 * (mean.steps or 0.0) / most for mean in ordered)
+    accuracies = tuple(mean.accuracy or 0.0 for mean in ordered)
+    series = Series("test accuracy, %", shares, accuracies, tuple(mean.interval for mean in ordered))
+    return Panel(title, "node-steps of all there are, %", "test accuracy, %", (series,))
 
 
 def _row(dataset: str, model: str, penalty: float, mean: Mean) -> Row:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -16,6 +17,8 @@ from apgcn.errors import InvalidInput, UnknownName
 from apgcn.explain.layout import positions
 from apgcn.graph import Graph
 from apgcn.models.apgcn import APGCNSettings
+from apgcn.own.asker import can_be_asked
+from apgcn.own.curve import Point
 from apgcn.own.judging import judged
 from apgcn.own.predicted import Predicted
 from apgcn.own.saved import SavedModel
@@ -26,10 +29,12 @@ FAR = 255  # steps and more
 SETS = ("", "train", "stopping", "test")
 
 
-def content(saved: SavedModel, *, node: str | None = None, most: int = MOST) -> dict[str, Any]:
+def content(
+    saved: SavedModel, *, node: str | None = None, most: int = MOST, curve: Sequence[Point] = ()
+) -> dict[str, Any]:
     """All that the page needs, as plain JSON values; arrays are packed.
 
-    With a node's id, of the nodes around it, as many as can be drawn.
+    With a node's id, of the nodes around it, as many as can be drawn. `curve` is accuracy against work.
     """
     graph, fitted = saved.graph, saved.fitted
     said = fitted.predict(graph)
@@ -71,6 +76,8 @@ def content(saved: SavedModel, *, node: str | None = None, most: int = MOST) -> 
         "complete": packed(_complete(heard, neighbours), np.uint8),
         "directed": (graph.adjacency != graph.adjacency.T).nnz > 0,
         "tables": tables(graph, said, sets),
+        "work": str(fitted.asker(graph).compare()) if can_be_asked(fitted.model) else "",
+        "curve": [point._asdict() for point in curve],
         "confusion": _confusion(graph, said, sets),
         "reliability": found["test"]["reliability"] or found["stopping"]["reliability"],
         "judged": {name: _short(found[name]) for name in ("stopping", "test")},

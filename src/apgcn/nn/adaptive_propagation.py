@@ -35,6 +35,8 @@ class AdaptivePropagation(nn.Module):
     operator : callable, optional
         One step: `operator(x, edge_index, edge_weight)`, such as a convolution of PyTorch Geometric from `channels` to
         `channels`. Without it the step is D^-1/2 (A + I) D^-1/2.
+    freeze_halted : bool
+        Whether a node keeps its value after it has stopped; in the paper it goes on changing for those who hear it.
 
     Shapes
     ------
@@ -60,6 +62,7 @@ class AdaptivePropagation(nn.Module):
         epsilon: float = 0.01,
         dropout: float = 0.0,
         operator: Callable[..., Tensor] | None = None,
+        freeze_halted: bool = False,
     ):
         super().__init__()
         check_whole("channels", channels)
@@ -70,6 +73,7 @@ class AdaptivePropagation(nn.Module):
         self.channels = channels
         self.max_steps = max_steps
         self.epsilon = epsilon
+        self.freeze_halted = freeze_halted
         self.operator = NormalizedPropagation(dropout) if operator is None else operator
         self.halting_unit = nn.Linear(channels, 1)
         self.reset_parameters()
@@ -88,13 +92,18 @@ class AdaptivePropagation(nn.Module):
         given = (edge_index,) if edge_weight is None else (edge_index, edge_weight)
         if x.ndim < 2 or x.shape[-1] != self.channels:
             raise InvalidInput(f"x must have shape (..., nodes, {self.channels}), got {tuple(x.shape)}.")
-        states = [x]
+        states, asked = [x], []
+        filled = torch.zeros((), device=x.device)
         for _ in range(self.max_steps):
-            states.append(self.operator(states[-1], *given))
-            if states[-1].shape != x.shape:
-                raise InvalidInput(f"operator must keep the shape {tuple(x.shape)}, got {tuple(states[-1].shape)}.")
-        z = torch.stack(states)  # (T + 1, ..., nodes, channels)
-        h = self.halting_unit(z[1:]).squeeze(-1).float().sigmoid()
+            new = self.operator(states[-1], *given)
+            if new.shape != x.shape:
+                raise InvalidInput(f"operator must keep the shape {tuple(x.shape)}, got {tuple(new.shape)}.")
+            if self.freeze_halted:
+                new = torch.where((filled < 1 - self.epsilon)[..., None], new, states[-1])
+            states.append(new)
+            asked.append(self.halting_unit(new).squeeze(-1).float().sigmoid())
+            filled = filled + asked[-1].detach()
+        z, h = torch.stack(states), torch.stack(asked)  # (T + 1, ..., nodes, channels), (T, ..., nodes)
         steps = halting.stopping_times(h, epsilon=self.epsilon)
         remainder = halting.remainders(h, steps)
         output = halting.combine(z, halting.step_weights(h, steps, remainder).to(z.dtype), steps)

@@ -46,6 +46,7 @@ class APGCN(nn.Module):
         max_steps: int = 10,
         dropout: float = 0.5,
         epsilon: float = 0.01,
+        freeze_halted: bool = False,
     ):
         super().__init__()
         sizes = {"in_channels": in_channels, "hidden_channels": hidden_channels, "out_channels": out_channels}
@@ -56,7 +57,9 @@ class APGCN(nn.Module):
         self.dropout = dropout
         self.lin1 = nn.Linear(in_channels, hidden_channels)
         self.lin2 = nn.Linear(hidden_channels, out_channels)
-        self.propagation = AdaptivePropagation(out_channels, max_steps=max_steps, epsilon=epsilon, dropout=dropout)
+        self.propagation = AdaptivePropagation(
+            out_channels, max_steps=max_steps, epsilon=epsilon, dropout=dropout, freeze_halted=freeze_halted
+        )
 
     def reset_parameters(self) -> None:
         """Draw the parameters anew."""

@@ -6,6 +6,7 @@ A node's features are looked at when somebody who listens can hear it; see `aski
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,7 +76,7 @@ class Asker:
         with one_thread(), np.errstate(over="ignore", invalid="ignore"):
             for number in range(self._initialisations):
                 seeds = self._seeds(every, number)
-                own = self._listeners(number)._replace(seeds=lambda rows, seeds=seeds: seeds)
+                own = self._listeners(number)._replace(seeds=_always(seeds))
                 never = own._replace(halting=Halting(self._model.max_steps, epsilon=-np.inf))
                 work = work + ask(self._heard, own, every).work
                 for which, listeners in enumerate((own, never)):
@@ -132,3 +133,7 @@ def _seconds(heard: Heard, listeners: Listeners, nodes: np.ndarray) -> float:
     started = time.perf_counter()
     ask(heard, listeners, nodes)
     return time.perf_counter() - started
+
+
+def _always(seeds: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda rows: seeds

@@ -114,7 +114,12 @@ def _module(fitted: Fitted, number: int) -> APGCN:
     assert isinstance(model, APGCNSettings)
     own = {name: weight[number] for name, weight in fitted.weights.items()}
     module = APGCN(
-        fitted.features, model.hidden, len(fitted.class_names), max_steps=model.max_steps, epsilon=model.epsilon
+        fitted.features,
+        model.hidden,
+        len(fitted.class_names),
+        max_steps=model.max_steps,
+        epsilon=model.epsilon,
+        freeze_halted=model.freeze_halted,
     )
     names = {"predict.first": "lin1", "predict.second": "lin2", "propagation.halting_unit": "propagation.halting_unit"}
     state = {}
