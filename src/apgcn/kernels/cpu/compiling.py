@@ -26,7 +26,7 @@ def compiled(function: Callable) -> Callable:
     kernel = part(function)
 
     def call(*arguments: Any) -> None:
-        if kernel.signatures:
+        if kernel.overloads:
             kernel(*arguments)
         else:
             with uninterrupted():
