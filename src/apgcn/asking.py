@@ -12,7 +12,7 @@ Without freezing "have not halted" is everybody: in the paper a halted node goes
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -78,12 +78,15 @@ class Heard:
     columns, weights : arrays of shape (entries,)
     scale : array of shape (nodes,)
         S = D^-1/2, D the row sums of W.
+
+    It lends memory to one question at a time, and keeps it for the next.
     """
 
     pointers: np.ndarray
     columns: np.ndarray
     weights: np.ndarray
     scale: np.ndarray
+    _rooms: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, adjacency: sparse.csr_matrix) -> Heard:
@@ -99,6 +102,13 @@ class Heard:
     @property
     def nodes(self) -> int:
         return len(self.scale)
+
+    def room(self, name: str, *shape: int) -> np.ndarray:
+        """Memory for floats, with whatever is in it; what nobody writes to is not taken."""
+        there = self._rooms.get(name)
+        if there is None or there.shape != shape:
+            there = self._rooms[name] = np.empty(shape, np.float32)
+        return there
 
     @property
     def edges(self) -> int:
@@ -153,7 +163,7 @@ class _Asking:
         self._step, self._weigh = asking.step_of(self._width, large=asking.is_large(nodes, self._width))
         self._filled, self._remainder = np.zeros(nodes, np.float32), np.empty(nodes, np.float32)
         self._taken, self._reached = np.zeros(nodes, np.int16), np.full(nodes, -1, np.int16)
-        self._sums = np.zeros((nodes, self._width), np.float32)
+        self._sums = heard.room("sums", nodes, self._width)
         self._at = np.zeros(halting.steps + 1, np.int64)  # how many nodes have reached each level
         self._stamps, self._stamp = np.zeros(nodes, np.int32), 0
         self._found, self._count = np.empty(nodes, np.int64), np.empty(1, np.int64)
@@ -169,25 +179,26 @@ class _Asking:
         else:
             self._one_by_one(asked)
         scale = self._heard.scale[asked] * self._taken[asked]
-        output = self._sums[asked, : self._channels] / scale[:, None]
+        sums = self._sums if len(asked) == self._heard.nodes and (np.diff(asked) == 1).all() else self._sums[asked]
+        output = sums[:, : self._channels] / scale[:, None]
         work = Work.of(self._node_steps, int(self._messages[0]), channels=self._channels, seeds=int(self._at[0]))
         return Answers(output, self._taken[asked].astype(np.int64), self._remainder[asked], work)
 
     def _together(self) -> None:
         """All nodes, frozen: whoever listens hears what everybody says now, and memory for one step is enough."""
         rows = np.arange(self._heard.nodes)
-        said, after = self._room(1)[0], self._room(1)[0]
+        said, after = (self._heard.room(name, len(rows), self._width) for name in ("said", "after"))
         self._begin(rows, said)
         start = said.copy() if self._listeners.home else said
         for level in range(1, self._listeners.halting.steps + 1):
-            self._take(rows, level, said, start, after)
-            self._loops.settle(rows, after, said, self._taken, self._count)
+            self._take(rows, level, said, start, after, together=True)
             rows = rows[: self._count[0]]
             if not len(rows):
                 break
 
     def _one_by_one(self, asked: np.ndarray) -> None:
-        self._levels = self._room(self._listeners.halting.steps + 1)
+        steps, nodes = self._listeners.halting.steps, self._heard.nodes
+        self._levels = self._heard.room("levels", steps + 1, nodes, self._width)
         listening = asked
         for k in range(1, self._listeners.halting.steps + 1):
             self._bring(listening, k)
@@ -221,10 +232,20 @@ class _Asking:
             rows, every = np.arange(len(rows)), slice(None)
         into[every, : self._channels] = self._heard.scale[every, None] * self._listeners.seeds(rows)
         into[every, self._channels :] = 0
+        self._sums[every] = 0
         self._reached[rows] = 0
         self._at[0] += len(rows)
 
-    def _take(self, rows: np.ndarray, level: int, said: np.ndarray, start: np.ndarray, after: np.ndarray) -> None:
+    def _take(
+        self,
+        rows: np.ndarray,
+        level: int,
+        said: np.ndarray,
+        start: np.ndarray,
+        after: np.ndarray,
+        *,
+        together: bool = False,
+    ) -> None:
         """One step of these rows."""
         heard, given = self._heard, self._listeners
         csr = heard.pointers, heard.columns, heard.weights, heard.scale
@@ -234,7 +255,7 @@ class _Asking:
         h = 1 / (1 + np.exp(-(answers + np.float32(given.bias))))
         limits = given.halting.steps, np.float32(given.halting.budget)
         so_far = self._filled, self._taken, self._remainder, self._sums, self._reached
-        self._weigh(rows, h, level, *limits, said, after, *so_far)
+        self._weigh(rows, h, level, *limits, said, after, together, *so_far, self._count)
         self._at[level] += len(rows)
         self._node_steps += len(rows)
 
@@ -246,7 +267,3 @@ class _Asking:
         csr = self._heard.pointers, self._heard.columns
         self._loops.heard_by(*csr, rows, level, self._reached, self._stamps, self._stamp, self._found, self._count)
         return self._found[: self._count[0]].copy()
-
-    def _room(self, levels: int) -> np.ndarray:
-        """Memory for so many states of all nodes; what nobody writes to is not taken."""
-        return np.empty((levels, self._heard.nodes, self._width), np.float32)

@@ -46,8 +46,13 @@ def step_of(width: int, *, large: bool) -> tuple[Callable, Callable]:
         messages[0] += count
 
     @compiled
-    def weigh(rows, h, level, last_step, budget, said, after, filled, taken, remainder, heard, reached):
-        """Fill budgets, and add p z' + (1 - p) z, scaled, to what the rows have heard, until they halt."""
+    def weigh(rows, h, level, end, budget, said, after, together, filled, taken, remainder, heard, reached, count):
+        """Fill budgets, and add p z' + (1 - p) z, scaled, to what the rows have heard, until they halt.
+
+        Where all nodes listen together, the rows say from now on what they say after this step, and those that have not
+        halted come first among them, count[0] of them.
+        """
+        still = 0
         for number in range(len(rows)):
             row = rows[number]
             reached[row] = level
@@ -56,11 +61,17 @@ def step_of(width: int, *, large: bool) -> tuple[Callable, Callable]:
             before = filled[row]
             p = before + h[number]
             filled[row] = p
-            if level == last_step or not p < budget:
+            if level == end or not p < budget:
                 p = ONE - before
                 taken[row], remainder[row] = level, p
+            elif together:
+                rows[still] = row
+                still += 1
             blend(width, p, after[row], ONE, heard[row], heard[row])
             blend(width, ONE - p, said[row], ONE, heard[row], heard[row])
+            if together:
+                blend(width, ONE, after[row], ZERO, after[row], said[row])
+        count[0] = still
 
     return step, weigh
 
@@ -77,15 +88,3 @@ def hold(rows, level, taken, reached, levels):
         for at in range(reached[row] + 1, level + 1):
             levels[at, row] = levels[taken[row], row]
         reached[row] = level
-
-
-@compiled
-def settle(rows, after, said, taken, count):
-    """What the rows say from now on; those that have not halted come first among them, count[0] of them."""
-    number = 0
-    for row in rows:
-        said[row] = after[row]
-        if taken[row] == 0:
-            rows[number] = row
-            number += 1
-    count[0] = number
