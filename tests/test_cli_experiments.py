@@ -89,9 +89,10 @@ def test_reproduce_all_does_every_experiment(folder, capsys, monkeypatch):
     assert reproduce("all", folder, "--runs", "1", "--models", models, "--json") == 0
     found = json.loads(capsys.readouterr().out)["experiments"]
     assert {name: len(rows) for name, rows in found.items()} == {
-        "table1": 1, "table2": 4, "figure2": 2, "table4": 2, "table5": 3, "figure3": 4, "figure4": 8
+        "table1": 1, "table2": 4, "figure2": 2, "table4": 2, "table5": 3, "figure3": 4, "figure4": 8,
+        "freezing": 4,
     }  # fmt: skip
-    assert len(Store(folder).records) == 2 * 3 + 2 * 2  # the first settings, fewer labels; another penalty of two
+    assert len(Store(folder).records) == 2 * 3 + 2 * 2 + 2  # first settings, fewer labels; another penalty, frozen
 
 
 def test_reproduce_trains_every_model(folder, capsys):
