@@ -348,7 +348,7 @@ def test_records_of_a_model_that_is_gone_can_be_read(tmp_path):
 def test_numbers_of_numpy_are_as_good_as_pythons(name, graph):
     """`for hidden in np.array([16, 32])` is everyday use."""
     own = settings_of(name)
-    kinds = {int: np.int64, float: np.float32}
+    kinds = {bool: np.bool_, int: np.int64, float: np.float32}
     numpys = replace(own, **{key: kinds[type(value)](value) for key, value in vars(own).items()})
     short = TrainingSettings(max_epochs=2)
     as_numpy = TrainingSettings(max_epochs=np.int32(2), l2=np.float64(short.l2))
