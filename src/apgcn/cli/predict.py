@@ -61,12 +61,17 @@ def predict(
     numbers = None if wanted is None else numbers_of(asked, wanted)
     said = saved.fitted.predict(asked, numbers, device=device)
     write_predictions(place, asked, said, saved.fitted.class_names, nodes=numbers, probabilities=probabilities)
+    compared = None
+    if numbers is None and said.work is not None:
+        compared = saved.fitted.asker(asked).compare(rounds=1)
     summary = {
         "nodes": len(said.steps),
         "steps_mean": float(said.steps.mean()),
         "certainty_mean": float(said.certainty.mean()),
         "work": said.work and said.work._asdict(),
         "work_of_all_steps": said.fixed and said.fixed._asdict(),
+        "listening_seconds": compared and compared.seconds,
+        "listening_seconds_of_all_steps": compared and compared.fixed_seconds,
         "out": str(out),
     }
     if as_json:
@@ -75,7 +80,7 @@ def predict(
         certain, steps = 100 * said.certainty.mean(), said.steps.mean()
         print(f"{counted(len(said.steps), 'node')}, {certain:.1f} % certain and {steps:.2f} steps on average: {out}")
         if said.work and said.fixed:
-            print(said.work.beside(said.fixed))
+            print(compared or said.work.beside(said.fixed))
 
 
 def numbers_of(graph: Graph, wanted: Sequence[str]) -> np.ndarray:

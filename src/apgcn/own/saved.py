@@ -182,7 +182,8 @@ def _check(fitted: Fitted, graph: Graph) -> None:
         nodes = getattr(fitted.split, name)
         if nodes.ndim != 1 or (len(nodes) and not 0 <= nodes.min() <= nodes.max() < graph.num_nodes):
             raise InvalidInput(f"the split's {name} nodes must be nodes of the graph.")
-    fitted.built(graph)  # do the weights fit?
+    alone = Graph(np.zeros((1, 1)), np.zeros((1, graph.num_features)), name=graph.name, class_names=graph.class_names)
+    fitted.built(alone)  # do the weights fit? which a graph of one node shows as well
 
 
 def _settings(kind: Any, given: Mapping[str, Any]) -> Any:
