@@ -19,6 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from apgcn.kernels.listening import Halting
+from apgcn.tensors import heard_matrix
 
 LANES = 8  # floats that a processor handles at once: channels are filled up with zeros
 
@@ -91,9 +92,7 @@ class Heard:
     @classmethod
     def of(cls, adjacency: sparse.csr_matrix) -> Heard:
         """From an adjacency whose entry (i, j) is the edge from i to j."""
-        heard = adjacency.T.tocsr()
-        heard = (heard - sparse.diags(heard.diagonal()) + sparse.eye(heard.shape[0])).tocsr()
-        heard.sort_indices()
+        heard = heard_matrix(adjacency)
         weights = heard.data.astype(np.float32)
         size = "u4" if heard.nnz < 2**31 else "u8"
         scale = (1 / np.sqrt(np.add.reduceat(weights, heard.indptr[:-1]))).astype(np.float32)

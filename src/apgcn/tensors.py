@@ -29,9 +29,7 @@ class Adjacency:
     """
 
     def __init__(self, adjacency: sparse.csr_matrix, *, device: torch.device | str, dtype: torch.dtype):
-        heard = adjacency.T.tocsr()  # an edge from i to j is heard by j
-        heard = (heard - sparse.diags(heard.diagonal()) + sparse.eye(heard.shape[0])).tocsr()
-        heard.sort_indices()
+        heard = heard_matrix(adjacency)
         self.pattern = Pattern(heard, device=device)
         self.weights = torch.as_tensor(heard.data, device=device, dtype=dtype)
         self.loops = (self.pattern.rows == self.pattern.columns).to(dtype)
@@ -51,6 +49,14 @@ class Adjacency:
         matrix = SparseMatrix(self.pattern, self.weights * (1 - self.loops))
         sums = matrix.row_sums()
         return _scaled(matrix, sums.masked_fill(sums == 0, 1).rsqrt())
+
+
+def heard_matrix(adjacency: sparse.csr_matrix) -> sparse.csr_matrix:
+    """Row i lists whom i hears: an edge from i to j is heard by j, and everybody hears itself, with weight 1."""
+    heard = adjacency.T.tocsr()
+    heard = (heard - sparse.diags(heard.diagonal()) + sparse.eye(heard.shape[0])).tocsr()
+    heard.sort_indices()
+    return heard
 
 
 def normalize(matrix: SparseMatrix) -> SparseMatrix:
