@@ -95,12 +95,35 @@ def test_what_is_computed_is_what_listeners_can_still_hear(seed):
     example = Example(seed, freeze=False)
     for asked in (np.arange(NODES), np.array([7, 11, 40])):
         example.begun.clear()
-        found = ask(example.heard, example.listeners, asked)
+        found = ask(example.heard, example.listeners, asked, generous=0)
         need = needed(example.heard, example.steps, asked)
         assert found.work.node_steps == np.maximum(need, 0).sum()
         assert found.work.messages == (np.maximum(need, 0) * example.heard.degrees).sum()
         assert sorted(example.begun) == np.flatnonzero(need >= 0).tolist()
         assert found.work.seeds == (need >= 0).sum()
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+@pytest.mark.parametrize("generous", [0.0, 3.0, np.inf])
+def test_to_compute_more_than_is_needed_changes_no_answer(generous, freeze):
+    example = Example(2, freeze=freeze)
+    for asked in (np.arange(NODES), np.array([7, 11, 40])):
+        found, usual = (ask(example.heard, example.listeners, asked, **given) for given in ({"generous": generous}, {}))
+        np.testing.assert_array_equal(found.output, usual.output)
+        np.testing.assert_array_equal(found.steps, usual.steps)
+
+
+def test_nobody_is_looked_for_where_that_costs_more_than_all():
+    """All but one ask: with infinity everybody takes each step that somebody needs, with 0 only who is heard."""
+    example = Example(2, freeze=False)
+    asked = np.arange(NODES - 1)
+    everybody, usual, exact = (
+        ask(example.heard, example.listeners, asked, **given).work
+        for given in ({"generous": np.inf}, {}, {"generous": 0.0})
+    )
+    assert exact.messages <= usual.messages <= everybody.messages
+    assert exact.messages < everybody.messages
+    assert everybody.messages <= example.heard.edges * example.steps.max()
 
 
 @pytest.mark.parametrize("seed", range(4))

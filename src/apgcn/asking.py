@@ -4,15 +4,17 @@ A node that asks listens step by step, until it halts. For step k it needs what 
 these, if nobody has needed it before, what theirs say after step k - 2. So every state z_j^k is computed when somebody
 who listens needs it, and never otherwise; whoever is not reached is not touched, not even its features.
 
-    bring(rows, k):  bring(rows, k - 1);  bring(neighbours of those who have not halted, k - 1);  step k of these rows
+    bring(rows, k):  bring(whom these rows hear, k - 1);  step k of these rows
 
-Without freezing "have not halted" is everybody: in the paper a halted node goes on changing for those who hear it.
+A node hears itself, too. In the paper a halted node goes on changing for those who hear it; where it freezes, its row
+is taken as it was, and brings nobody.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +24,7 @@ from apgcn.kernels.listening import Halting
 from apgcn.tensors import heard_matrix
 
 LANES = 8  # floats that a processor handles at once: channels are filled up with zeros
+GENEROUS = 1.5  # messages cost as much as to look whether one of them is needed
 
 
 class Work(NamedTuple):
@@ -114,7 +117,7 @@ class Heard:
         """In one direction each, nobody's own voice among them."""
         return len(self.columns) - self.nodes
 
-    @property
+    @cached_property
     def degrees(self) -> np.ndarray:
         """How many others each node hears."""
         return np.diff(self.pointers.astype(np.int64)) - 1
@@ -143,19 +146,23 @@ class Answers(NamedTuple):
     work: Work
 
 
-def ask(heard: Heard, listeners: Listeners, nodes: np.ndarray) -> Answers:
-    """Let some nodes, each named once, listen until they halt."""
-    return _Asking(heard, listeners).answers(np.asarray(nodes, dtype=np.int64))
+def ask(heard: Heard, listeners: Listeners, nodes: np.ndarray, *, generous: float = GENEROUS) -> Answers:
+    """Let some nodes, each named once, listen until they halt.
+
+    Where fewer messages are missing of a step than `generous` times those of its listeners, all of it is computed, and
+    nobody looks who needs what; with 0 nothing is computed that nobody needs.
+    """
+    return _Asking(heard, listeners, generous).answers(np.asarray(nodes, dtype=np.int64))
 
 
 class _Asking:
     """States z_j^k, scaled as j says them, and how far each node is."""
 
-    def __init__(self, heard: Heard, listeners: Listeners):
+    def __init__(self, heard: Heard, listeners: Listeners, generous: float):
         from apgcn.kernels.cpu import asking
 
         self._loops = asking
-        self._heard, self._listeners = heard, listeners
+        self._heard, self._listeners, self._generous = heard, listeners, generous
         halting, nodes = listeners.halting, heard.nodes
         self._channels = len(listeners.unit)
         self._width = -(-self._channels // LANES) * LANES
@@ -164,6 +171,7 @@ class _Asking:
         self._taken, self._reached = np.zeros(nodes, np.int16), np.full(nodes, -1, np.int16)
         self._sums = heard.room("sums", nodes, self._width)
         self._at = np.zeros(halting.steps + 1, np.int64)  # how many nodes have reached each level
+        self._missing = np.full(halting.steps + 1, heard.edges)  # the messages of those who have not
         self._stamps, self._stamp = np.zeros(nodes, np.int32), 0
         self._found, self._count = np.empty(nodes, np.int64), np.empty(1, np.int64)
         self._messages, self._node_steps = np.zeros(1, np.int64), 0
@@ -215,14 +223,15 @@ class _Asking:
         if level == 0:
             self._begin(rows, self._levels[0])
             return
-        self._bring(rows, level - 1)
         if self._listeners.halting.freeze:
+            self._bring(rows, level - 1)
             halted = self._taken[rows] > 0
             self._loops.hold(rows[halted], level, self._taken, self._reached, self._levels)
-            self._at[level] += halted.sum()
+            self._arrive(rows[halted], level)
             rows = rows[~halted]
         self._bring(self._neighbours(rows, level - 1), level - 1)
         self._take(rows, level, self._levels[level - 1], self._levels[0], self._levels[level])
+        self._arrive(rows, level)
 
     def _begin(self, rows: np.ndarray, into: np.ndarray) -> None:
         """Seeds, as they are said."""
@@ -233,7 +242,7 @@ class _Asking:
         into[every, self._channels :] = 0
         self._sums[every] = 0
         self._reached[rows] = 0
-        self._at[0] += len(rows)
+        self._arrive(rows, 0)
 
     def _take(
         self,
@@ -255,14 +264,23 @@ class _Asking:
         limits = given.halting.steps, np.float32(given.halting.budget)
         so_far = self._filled, self._taken, self._remainder, self._sums, self._reached
         self._weigh(rows, h, level, *limits, said, after, together, *so_far, self._count)
-        self._at[level] += len(rows)
         self._node_steps += len(rows)
 
+    def _arrive(self, rows: np.ndarray, level: int) -> None:
+        self._at[level] += len(rows)
+        self._missing[level] -= self._messages_of(rows)
+
+    def _messages_of(self, rows: np.ndarray) -> int:
+        return self._heard.edges if len(rows) == self._heard.nodes else int(self._heard.degrees[rows].sum())
+
     def _neighbours(self, rows: np.ndarray, level: int) -> np.ndarray:
-        """Whom these hear and who has not reached the level."""
+        """Whom these hear, themselves among them, and who has not reached the level."""
         if self._at[level] == self._heard.nodes or not len(rows):
             return rows[:0]
+        if self._generous * self._messages_of(rows) > self._missing[level]:
+            return np.flatnonzero(self._reached < level)
         self._stamp += 1
         csr = self._heard.pointers, self._heard.columns
         self._loops.heard_by(*csr, rows, level, self._reached, self._stamps, self._stamp, self._found, self._count)
-        return self._found[: self._count[0]].copy()
+        found = self._found[: self._count[0]]
+        return np.sort(found) if len(found) < self._heard.nodes / 32 else np.flatnonzero(self._stamps == self._stamp)
