@@ -145,6 +145,13 @@ def test_work_is_compared_with_that_of_all_steps():
     assert (fixed + fixed).messages == 2 * fixed.messages
 
 
+def test_little_is_not_called_nothing():
+    little, fixed = Work(1, 0, 499, 1), Work(10_000, 0, 1000, 10)
+    assert little.beside(fixed) == (
+        "computed 1 of 10,000 node-steps (under 0.1 %), 0 of 0 messages (0.0 %), 499 of 1,000 multiply-adds (49.9 %)"
+    )
+
+
 def test_nobody_else_is_touched():
     """Two halves without an edge between them: features of the other half are never asked for."""
     half = random_edges(1)

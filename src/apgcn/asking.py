@@ -59,7 +59,7 @@ class Work(NamedTuple):
     def beside(self, fixed: Work) -> str:
         """What it cost beside what all steps of all nodes cost, in words."""
         parts = (
-            f"{cost:,} of {whole:,} {what} ({100 * cost / max(1, whole):.1f} %)"
+            f"{cost:,} of {whole:,} {what} ({_percent(cost, whole)})"
             for cost, whole, what in (
                 (self.node_steps, fixed.node_steps, "node-steps"),
                 (self.messages, fixed.messages, "messages"),
@@ -70,6 +70,11 @@ class Work(NamedTuple):
 
     def __add__(self, other: Work) -> Work:  # type: ignore[override]
         return Work(*(one + more for one, more in zip(self, other, strict=True)))
+
+
+def _percent(part: int, whole: int) -> str:
+    percent = 100 * part / max(1, whole)
+    return f"{percent:.1f} %" if percent >= 0.05 or not part else "under 0.1 %"
 
 
 @dataclass(frozen=True, eq=False)

@@ -78,8 +78,8 @@ class Asker:
                 own = self._listeners(number)._replace(seeds=_always(seeds))
                 never = own._replace(halting=Halting(self._model.max_steps, epsilon=-np.inf))
                 work = work + ask(self._heard, own, every).work
-                for which, listeners in enumerate((own, never)):
-                    seconds[which] += min(_seconds(self._heard, listeners, every) for _ in range(rounds))
+                times = [[_seconds(self._heard, one, every) for one in (own, never)] for _ in range(rounds)]
+                seconds = [so_far + min(took) for so_far, took in zip(seconds, zip(*times), strict=True)]
         return Compared(work, self.fixed, *seconds)
 
     @property
