@@ -79,7 +79,7 @@ class Asker:
                 never = own._replace(halting=Halting(self._model.max_steps, epsilon=-np.inf))
                 work = work + ask(self._heard, own, every).work
                 times = [[_seconds(self._heard, one, every) for one in (own, never)] for _ in range(rounds)]
-                seconds = [so_far + min(took) for so_far, took in zip(seconds, zip(*times), strict=True)]
+                seconds = [so_far + min(took) for so_far, took in zip(seconds, zip(*times, strict=True), strict=True)]
         return Compared(work, self.fixed, *seconds)
 
     @property
