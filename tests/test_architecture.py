@@ -31,6 +31,7 @@ ORDER = [
     "halting",
     "nn",
     "propagation",
+    "work",
     "asking",
     "models",
     "statistics",

@@ -10,7 +10,19 @@ from made_records import keep, made_record
 from scipy import stats
 
 from apgcn.errors import BrokenFile, InvalidInput, UnknownName
-from apgcn.experiments import density, figure2, figure3, figure4, sweep, table1, table2, table3, table4, table5
+from apgcn.experiments import (
+    density,
+    figure2,
+    figure3,
+    figure4,
+    freezing,
+    sweep,
+    table1,
+    table2,
+    table3,
+    table4,
+    table5,
+)
 from apgcn.experiments.catalogue import EXPERIMENTS, chosen, everything
 from apgcn.experiments.keys import Condition, by_condition
 from apgcn.experiments.mean import Mean
@@ -322,6 +334,18 @@ def test_steps_are_never_looked_for_outside_the_store(store, tmp_path):
     np.savez(tmp_path.parent / "secret.npz", steps=np.ones((1, 3)))
     with pytest.raises(BrokenFile, match="steps"):
         store.mean_steps([made_record(key, 0.8, [1], file="../../secret.npz")])
+
+
+def test_freezing_is_compared_run_by_run(store):
+    """On the splits of three runs it gains 1, 2 and 3 points; a run that only one of both has does not count."""
+    for frozen, accuracies in ((False, [0.80, 0.70, 0.60, 0.10]), (True, [0.81, 0.72, 0.63])):
+        keep(store, Condition.of_paper("cora_ml", "apgcn", freeze_halted=frozen), accuracies)
+    changing, frozen = freezing.content(store, Scope(("apgcn", "gcn"), ("cora_ml",), None)).table.rows
+    assert (changing["frozen"], changing["runs"], changing["difference"]) == (False, 3, None)
+    assert (frozen["frozen"], frozen["runs"]) == (True, 3)
+    assert frozen["difference"] == pytest.approx(2.0)
+    assert frozen["difference_interval"] == pytest.approx(split_half_width([1, 2, 3], TEST_SEEDS[:3]))
+    assert frozen["accuracy"] == pytest.approx(72.0)
 
 
 def test_figure_4_follows_the_number_of_labels(store):

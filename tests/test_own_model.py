@@ -26,6 +26,7 @@ from apgcn.models.apgcn import APGCNSettings
 from apgcn.models.catalogue import settings_of
 from apgcn.own import saved as saved_models
 from apgcn.own.calibration import expected_calibration_error, reliability, temperature_for
+from apgcn.own.comparing import compare
 from apgcn.own.fitting import fit
 from apgcn.own.holdout import hold_out, without
 from apgcn.own.onnx_files import Answering, write_onnx
@@ -112,8 +113,11 @@ def test_new_nodes_get_what_they_would_get_in_the_whole_graph(model, tables, tmp
     [
         (["predict", "MODEL", "--out", "p.csv", "--edges", "EDGES"], "--edges and --nodes must be given together"),
         (["predict", "MODEL", "--out", "p.csv", "--nodes", "31336,nobody"], "unknown node 'nobody'"),
+        (["predict", "MODEL", "--out", "p.csv", "--nodes", "NODES"], "--nodes must come with --edges when"),
         (["predict", "MODEL", "--out", "p.csv", "--nodes", " , "], "--nodes must name at least one node"),
         (["explain", "MODEL", "--html", "p.html", "--penalties", "0.1,x"], "--penalties must be numbers with commas"),
+        (["explain", "MODEL", "--html", "p.html", "--penalties", " ,"], "--penalties must be numbers with commas"),
+        (["explain", "MODEL", "--html", "p.html", "--penalties", "0.1,-1"], "penalty must be >= 0, got -1"),
         ([*OWN, "--out", "m", "--set", "freeze_halted=maybe"], "freeze_halted must be true or false, got 'maybe'"),
         (["predict", "MODEL", "--out", "p.csv", "--add"], "--add must come with --edges"),
         (["predict", "MODEL", "--out", "p.xlsx"], "--out must name a table, .csv or .parquet, got p.xlsx"),
@@ -469,12 +473,20 @@ def test_only_what_is_needed_says_what_all_of_it_says(settings, dense, tmp_path)
         np.testing.assert_array_equal(said.steps, expected.steps)
         np.testing.assert_allclose(said.remainder, expected.remainder, atol=2e-5)
         assert 0 < said.work.messages < said.fixed.messages
-    compared = fitted.asker(club).compare(rounds=1)
+    compared = compare(fitted.asker(club), rounds=1)
     assert compared.work == fitted.predict(club).work
     assert 0 < compared.seconds
     assert re.search(r"; listening took [\d.]+ ms, all steps of all nodes [\d.]+ ms", str(compared))
-    with pytest.raises(InvalidInput, match="some are named twice"):
-        fitted.predict(club, np.array([1, 1]))
+    for nodes, sentence in (
+        ([1, 1], "some are named twice"),
+        ([-1], "numbers from 0 to 59, got -1"),
+        ([0, 60], "numbers from 0 to 59, got 60"),
+        (club.labels == 0, "must be a list of whole numbers, got bool"),
+        ([[1]], "must be a list of whole numbers, got int64 of shape"),
+    ):
+        with pytest.raises(InvalidInput, match=sentence):
+            fitted.predict(club, nodes)
+    assert fitted.predict(club, []).probabilities.shape == (0, len(club.class_names))
 
 
 def test_some_nodes_are_asked_for_by_name(model, tmp_path, capsys):
@@ -483,6 +495,7 @@ def test_some_nodes_are_asked_for_by_name(model, tmp_path, capsys):
     assert told["nodes"] == 2
     assert told["work"]["messages"] < told["work_of_all_steps"]["messages"]
     assert told["listening_seconds"] is None
+    assert told["seconds"] > 0
     assert run(["predict", str(model), "--out", str(tmp_path / "all.csv")]) == 0
     assert re.search(r"computed .* ms, all steps of all nodes .* ms", capsys.readouterr().out)
     rows = (tmp_path / "all.csv").read_text().splitlines()

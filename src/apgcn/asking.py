@@ -12,7 +12,8 @@ is taken as it was, and brings nobody.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -22,59 +23,11 @@ from scipy import sparse
 
 from apgcn.kernels.listening import Halting
 from apgcn.tensors import heard_matrix
+from apgcn.work import Work
 
 LANES = 8  # floats that a processor handles at once: channels are filled up with zeros
-GENEROUS = 1.5  # messages cost as much as to look whether one of them is needed
-
-
-class Work(NamedTuple):
-    """What an answer cost.
-
-    Attributes
-    ----------
-    node_steps : int
-        How many states z_j^k were computed, k >= 1.
-    messages : int
-        How many times a node heard another one.
-    multiply_adds : int
-        Of listening: messages, a node's own voice, and the halting unit.
-    seeds : int
-        For how many nodes z^0 was computed.
-    """
-
-    node_steps: int
-    messages: int
-    multiply_adds: int
-    seeds: int
-
-    @classmethod
-    def of(cls, node_steps: int, messages: int, *, channels: int, seeds: int) -> Work:
-        return cls(node_steps, messages, channels * (messages + 2 * node_steps), seeds)
-
-    @classmethod
-    def fixed(cls, heard: Heard, *, steps: int, channels: int) -> Work:
-        """When every node takes all steps."""
-        return cls.of(steps * heard.nodes, steps * heard.edges, channels=channels, seeds=heard.nodes)
-
-    def beside(self, fixed: Work) -> str:
-        """What it cost beside what all steps of all nodes cost, in words."""
-        parts = (
-            f"{cost:,} of {whole:,} {what} ({_percent(cost, whole)})"
-            for cost, whole, what in (
-                (self.node_steps, fixed.node_steps, "node-steps"),
-                (self.messages, fixed.messages, "messages"),
-                (self.multiply_adds, fixed.multiply_adds, "multiply-adds"),
-            )
-        )
-        return "computed " + ", ".join(parts)
-
-    def __add__(self, other: Work) -> Work:  # type: ignore[override]
-        return Work(*(one + more for one, more in zip(self, other, strict=True)))
-
-
-def _percent(part: int, whole: int) -> str:
-    percent = 100 * part / max(1, whole)
-    return f"{percent:.1f} %" if percent >= 0.05 or not part else "under 0.1 %"
+MOST_STEPS = 255  # that a question may go down: each is a call within a call
+GENEROUS = 1.5  # messages cost about as much as to look whether one is needed (eight channels, a million nodes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,14 +41,14 @@ class Heard:
     scale : array of shape (nodes,)
         S = D^-1/2, D the row sums of W.
 
-    It lends memory to one question at a time, and keeps it for the next.
+    It lends memory to questions, and keeps what they give back for the next.
     """
 
     pointers: np.ndarray
     columns: np.ndarray
     weights: np.ndarray
     scale: np.ndarray
-    _rooms: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    _rooms: list[np.ndarray] = field(default_factory=list, repr=False)
 
     @classmethod
     def of(cls, adjacency: sparse.csr_matrix) -> Heard:
@@ -110,12 +63,18 @@ class Heard:
     def nodes(self) -> int:
         return len(self.scale)
 
-    def room(self, name: str, *shape: int) -> np.ndarray:
-        """Memory for floats, with whatever is in it; what nobody writes to is not taken."""
-        there = self._rooms.get(name)
-        if there is None or there.shape != shape:
-            there = self._rooms[name] = np.empty(shape, np.float32)
-        return there
+    def room(self, width: int) -> np.ndarray:
+        """Memory for a row of each node, with whatever is in it; what nobody writes to is not taken."""
+        while self._rooms:
+            with suppress(IndexError):  # another thread took it
+                there = self._rooms.pop()
+                if there.shape[1] == width:
+                    return there
+        return np.empty((self.nodes, width), np.float32)
+
+    def give_back(self, rooms: Iterable[np.ndarray]) -> None:
+        """Memory that is not needed any more."""
+        self._rooms.extend(rooms)
 
     @property
     def edges(self) -> int:
@@ -152,12 +111,13 @@ class Answers(NamedTuple):
 
 
 def ask(heard: Heard, listeners: Listeners, nodes: np.ndarray, *, generous: float = GENEROUS) -> Answers:
-    """Let some nodes, each named once, listen until they halt.
+    """Let some nodes, each named once, listen until they halt; at most `MOST_STEPS` steps.
 
     Where fewer messages are missing of a step than `generous` times those of its listeners, all of it is computed, and
     nobody looks who needs what; with 0 nothing is computed that nobody needs.
     """
-    return _Asking(heard, listeners, generous).answers(np.asarray(nodes, dtype=np.int64))
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is the caller's business
+        return _Asking(heard, listeners, generous).answers(np.asarray(nodes, dtype=np.int64))
 
 
 class _Asking:
@@ -166,7 +126,7 @@ class _Asking:
     def __init__(self, heard: Heard, listeners: Listeners, generous: float):
         from apgcn.kernels.cpu import asking
 
-        self._loops = asking
+        self._heard_by = asking.heard_by
         self._heard, self._listeners, self._generous = heard, listeners, generous
         halting, nodes = listeners.halting, heard.nodes
         self._channels = len(listeners.unit)
@@ -174,7 +134,8 @@ class _Asking:
         self._step, self._weigh = asking.step_of(self._width, large=asking.is_large(nodes, self._width))
         self._filled, self._remainder = np.zeros(nodes, np.float32), np.empty(nodes, np.float32)
         self._taken, self._reached = np.zeros(nodes, np.int16), np.full(nodes, -1, np.int16)
-        self._sums = heard.room("sums", nodes, self._width)
+        self._sums = heard.room(self._width)
+        self._levels: dict[int, np.ndarray] = {}  # states after so many steps, as long as somebody may need them
         self._at = np.zeros(halting.steps + 1, np.int64)  # how many nodes have reached each level
         self._missing = np.full(halting.steps + 1, heard.edges)  # the messages of those who have not
         self._stamps, self._stamp = np.zeros(nodes, np.int32), 0
@@ -193,13 +154,14 @@ class _Asking:
         scale = self._heard.scale[asked] * self._taken[asked]
         sums = self._sums if len(asked) == self._heard.nodes and (np.diff(asked) == 1).all() else self._sums[asked]
         output = sums[:, : self._channels] / scale[:, None]
+        self._heard.give_back([self._sums])
         work = Work.of(self._node_steps, int(self._messages[0]), channels=self._channels, seeds=int(self._at[0]))
         return Answers(output, self._taken[asked].astype(np.int64), self._remainder[asked], work)
 
     def _together(self) -> None:
         """All nodes, frozen: whoever listens hears what everybody says now, and memory for one step is enough."""
         rows = np.arange(self._heard.nodes)
-        said, after = (self._heard.room(name, len(rows), self._width) for name in ("said", "after"))
+        said, after = (self._heard.room(self._width) for _ in range(2))
         self._begin(rows, said)
         start = said.copy() if self._listeners.home else said
         for level in range(1, self._listeners.halting.steps + 1):
@@ -207,16 +169,21 @@ class _Asking:
             rows = rows[: self._count[0]]
             if not len(rows):
                 break
+        self._heard.give_back([said, after])
 
     def _one_by_one(self, asked: np.ndarray) -> None:
-        steps, nodes = self._listeners.halting.steps, self._heard.nodes
-        self._levels = self._heard.room("levels", steps + 1, nodes, self._width)
         listening = asked
         for k in range(1, self._listeners.halting.steps + 1):
             self._bring(listening, k)
             listening = listening[self._taken[listening] == 0]
             if not len(listening):
                 break
+        self._heard.give_back(self._levels.values())
+
+    def _level(self, number: int) -> np.ndarray:
+        if number not in self._levels:
+            self._levels[number] = self._heard.room(self._width)
+        return self._levels[number]
 
     def _bring(self, rows: np.ndarray, level: int) -> None:
         """See to it that the states of these nodes after step `level` are there."""
@@ -226,16 +193,23 @@ class _Asking:
         if not len(rows):
             return
         if level == 0:
-            self._begin(rows, self._levels[0])
+            self._begin(rows, self._level(0))
             return
         if self._listeners.halting.freeze:
             self._bring(rows, level - 1)
             halted = self._taken[rows] > 0
-            self._loops.hold(rows[halted], level, self._taken, self._reached, self._levels)
-            self._arrive(rows[halted], level)
+            self._hold(rows[halted], level)
             rows = rows[~halted]
         self._bring(self._neighbours(rows, level - 1), level - 1)
-        self._take(rows, level, self._levels[level - 1], self._levels[0], self._levels[level])
+        if len(rows):
+            before = self._level(level - 1)
+            self._take(rows, level, before, self._levels.get(0, before), self._level(level))
+            self._arrive(rows, level)
+
+    def _hold(self, rows: np.ndarray, level: int) -> None:
+        """Those who have halted say at this level, too, what they said at the one before."""
+        self._level(level)[rows] = self._level(level - 1)[rows]
+        self._reached[rows] = level
         self._arrive(rows, level)
 
     def _begin(self, rows: np.ndarray, into: np.ndarray) -> None:
@@ -272,8 +246,12 @@ class _Asking:
         self._node_steps += len(rows)
 
     def _arrive(self, rows: np.ndarray, level: int) -> None:
+        """Count who is there. When all are, nobody needs the levels below: memory does not grow with the steps."""
         self._at[level] += len(rows)
         self._missing[level] -= self._messages_of(rows)
+        if self._at[level] == self._heard.nodes:
+            below = [number for number in self._levels if number < level and (number or not self._listeners.home)]
+            self._heard.give_back([self._levels.pop(number) for number in below])
 
     def _messages_of(self, rows: np.ndarray) -> int:
         return self._heard.edges if len(rows) == self._heard.nodes else int(self._heard.degrees[rows].sum())
@@ -286,6 +264,6 @@ class _Asking:
             return np.flatnonzero(self._reached < level)
         self._stamp += 1
         csr = self._heard.pointers, self._heard.columns
-        self._loops.heard_by(*csr, rows, level, self._reached, self._stamps, self._stamp, self._found, self._count)
+        self._heard_by(*csr, rows, level, self._reached, self._stamps, self._stamp, self._found, self._count)
         found = self._found[: self._count[0]]
         return np.sort(found) if len(found) < self._heard.nodes / 32 else np.flatnonzero(self._stamps == self._stamp)

@@ -48,6 +48,24 @@ def check_truth(name: str, value: Any) -> None:
         raise InvalidInput(f"{name} must be True or False, got {value!r}.")
 
 
+def as_nodes(nodes: Any, *, count: int) -> np.ndarray:
+    """Numbers of some of so many nodes, each once."""
+    numbers = np.asarray(nodes)
+    if numbers.ndim != 1 or (numbers.dtype.kind not in "iu" and numbers.size):
+        raise InvalidInput(
+            f"nodes must be a list of whole numbers, got {numbers.dtype} of shape {numbers.shape}; try np.flatnonzero."
+        )
+    numbers = numbers.astype(np.int64)
+    if len(numbers) and not 0 <= numbers.min() <= numbers.max() < count:
+        worst = numbers.min() if numbers.min() < 0 else numbers.max()
+        raise InvalidInput(f"nodes must be numbers from 0 to {count - 1}, got {worst}.")
+    named = np.zeros(count, dtype=bool)
+    named[numbers] = True
+    if named.sum() < len(numbers):
+        raise InvalidInput("every node must be asked for once, but some are named twice.")
+    return numbers
+
+
 def _check_real(name: str, value: Any) -> None:
     if not isinstance(value, Real) or isinstance(value, bool):
         raise InvalidInput(f"{name} must be a number, got {value!r}.")

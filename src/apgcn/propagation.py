@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from apgcn import halting
-from apgcn.checks import check_share, check_whole
+from apgcn.checks import check_share, check_truth, check_whole
 from apgcn.kernels.listening import Halting, Listening
 from apgcn.layers import Linear, dropout
 from apgcn.loops import loops_for
@@ -131,6 +131,7 @@ class AdaptivePropagation(nn.Module):
         check_whole("channels", channels)
         for name, share in (("epsilon", epsilon), ("seed_dropout", seed_dropout), ("update_dropout", update_dropout)):
             check_share(name, share)
+        check_truth("freeze_halted", freeze_halted)
         self.max_steps = max_steps
         self.epsilon = epsilon
         self.seed_dropout = seed_dropout

@@ -36,7 +36,7 @@ def explain(
 
     place = file_to_write(html, option="--html", example="steps.html", spare=[model])
     saved = load_model(model)
-    points = curve(saved, _numbers(penalties), tell=_tell) if penalties else []
+    points = [] if penalties is None else curve(saved, _numbers(penalties), tell=_tell)
     shown = content(saved, node=node, curve=points)
     write_page(place, shown)
     summary = {"drawn": len(shown["ids"]), "nodes": shown["all_nodes"], "out": str(html)}
@@ -48,13 +48,14 @@ def explain(
 
 def _numbers(typed: str) -> list[float]:
     try:
-        return [float(part) for part in typed.split(",") if part.strip()]
+        numbers = [float(part) for part in typed.split(",") if part.strip()]
     except ValueError:
-        raise InvalidInput(f"--penalties must be numbers with commas between, got {typed!r}.") from None
+        numbers = []
+    if not numbers:
+        raise InvalidInput(f"--penalties must be numbers with commas between, got {typed!r}.")
+    return numbers
 
 
 def _tell(point: Point) -> None:
-    say(
-        f"penalty {point.penalty:g}: {100 * point.accuracy:.1f} % right, K {point.steps:.2f}, "
-        f"{100 * point.messages:.1f} % of the messages"
-    )
+    messages = "" if point.messages is None else f", {100 * point.messages:.1f} % of the messages"
+    say(f"penalty {point.penalty:g}: {100 * point.accuracy:.1f} % right, K {point.steps:.2f}{messages}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -46,8 +47,11 @@ def predict(
 
     With --nodes and no --edges of some nodes, and only what these can hear is computed.
     """
+    from apgcn.devices import resolve
     from apgcn.io.own import PARQUET
     from apgcn.io.whole import file_to_write
+    from apgcn.own.asker import can_be_asked
+    from apgcn.own.comparing import compare
     from apgcn.own.predictions import write_predictions
     from apgcn.own.saved import load_model
 
@@ -58,18 +62,20 @@ def predict(
         raise InvalidInput(f"--out must name a table, .csv or .parquet, got {out}.")
     saved = load_model(model)
     asked = asked_graph(saved, files, add=add)
-    numbers = None if wanted is None else numbers_of(asked, wanted)
-    said = saved.fitted.predict(asked, numbers, device=device)
+    numbers = None if wanted is None else _numbers_of(asked, wanted)
+    asker = saved.fitted.asker(asked) if resolve(device).type == "cpu" and can_be_asked(saved.fitted.model) else None
+    started = time.perf_counter()
+    said = asker.ask(numbers) if asker else saved.fitted.predict(asked, numbers, device=device)
+    seconds = time.perf_counter() - started
     write_predictions(place, asked, said, saved.fitted.class_names, nodes=numbers, probabilities=probabilities)
-    compared = None
-    if numbers is None and said.work is not None:
-        compared = saved.fitted.asker(asked).compare(rounds=1)
+    compared = compare(asker, rounds=1) if asker and numbers is None else None
     summary = {
         "nodes": len(said.steps),
         "steps_mean": float(said.steps.mean()),
         "certainty_mean": float(said.certainty.mean()),
         "work": said.work and said.work._asdict(),
         "work_of_all_steps": said.fixed and said.fixed._asdict(),
+        "seconds": seconds,
         "listening_seconds": compared and compared.seconds,
         "listening_seconds_of_all_steps": compared and compared.fixed_seconds,
         "out": str(out),
@@ -80,10 +86,10 @@ def predict(
         certain, steps = 100 * said.certainty.mean(), said.steps.mean()
         print(f"{counted(len(said.steps), 'node')}, {certain:.1f} % certain and {steps:.2f} steps on average: {out}")
         if said.work and said.fixed:
-            print(compared or said.work.beside(said.fixed))
+            print(compared or f"{said.work.beside(said.fixed)}; {1000 * seconds:.1f} ms with z^0")
 
 
-def numbers_of(graph: Graph, wanted: Sequence[str]) -> np.ndarray:
+def _numbers_of(graph: Graph, wanted: Sequence[str]) -> np.ndarray:
     """Where nodes are in a graph, by their ids."""
     import numpy as np
 
@@ -97,6 +103,8 @@ def numbers_of(graph: Graph, wanted: Sequence[str]) -> np.ndarray:
 def _names(typed: str | None) -> list[str] | None:
     if typed is None:
         return None
+    if Path(typed).suffix and Path(typed).is_file():
+        raise InvalidInput(f"--nodes must come with --edges when it names a table, got {typed} alone.")
     names = [name.strip() for name in typed.split(",") if name.strip()]
     if not names:
         raise InvalidInput("--nodes must name at least one node, got none.")

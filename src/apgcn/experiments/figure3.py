@@ -16,8 +16,8 @@ FEWEST = 3  # penalties make a curve
 NOTES = (
     "A step's price rises from left to right. Accuracy in percent on test nodes, with the paper's kind of interval; "
     "all means of a graph are over the same runs.",
-    "Work is K / T, the share of all node-steps that is computed when halted nodes freeze (see Freezing); as the paper "
-    "has it, some more are needed by those who still listen.",
+    "K / T is the share of all node-steps that nodes took before they halted. Were halted nodes frozen, no others would "
+    "be computed; as the paper has it, those whom somebody still hears are, too.",
     "Densities are of each node's K averaged over runs, smoothed by a kernel of 0.15 steps or more.",
     f"A graph is drawn when it has {FEWEST} penalties or more.",
 )
@@ -37,7 +37,7 @@ plan = sweep.plan
 
 
 def content(store: Store, scope: Scope) -> Exhibit:
-    """One line per graph and penalty; per graph three panels."""
+    """One line per graph and penalty; per graph four panels."""
     rows: list[Row] = []
     panels: list[Panel] = []
     shown: list[Record] = []
@@ -65,7 +65,7 @@ def content(store: Store, scope: Scope) -> Exhibit:
                     "K",
                     {penalty: (mean.steps or 0.0, mean.steps_interval) for penalty, mean in means.items()},
                 ),
-                _against_work(f"{title}: accuracy against work", list(means.values()), _most_steps(found)),
+                _against_work(f"{title}: accuracy against steps taken", list(means.values()), _most_steps(found)),
             ]
     return Exhibit(
         "figure3",
@@ -88,7 +88,7 @@ def _against_work(title: str, means: list[Mean], most: int) -> Panel:
     shares = tuple(100 * (mean.steps or 0.0) / most for mean in ordered)
     accuracies = tuple(mean.accuracy or 0.0 for mean in ordered)
     series = Series("test accuracy, %", shares, accuracies, tuple(mean.interval for mean in ordered))
-    return Panel(title, "node-steps of all there are, %", "test accuracy, %", (series,))
+    return Panel(title, "mean K / T, %", "test accuracy, %", (series,))
 
 
 def _row(dataset: str, model: str, penalty: float, mean: Mean) -> Row:

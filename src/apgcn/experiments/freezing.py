@@ -55,25 +55,23 @@ def content(store: Store, scope: Scope) -> Exhibit:
         if len(found) < 2:
             continue
         for frozen, records in found.items():
-            rows.append(
-                {"dataset": dataset, "model": model, "frozen": frozen, **Mean.of(records).row, **_nothing()}
-                | (_difference(found) if frozen else {})
-            )
+            difference = _difference(found) if frozen else {"difference": None, "difference_interval": None}
+            rows.append({"dataset": dataset, "model": model, "frozen": frozen, **Mean.of(records).row, **difference})
             shown += records
     title = "a halted node goes on changing, or keeps its value"
     return Exhibit("freezing", title, Table(COLUMNS, tuple(rows)), notes=NOTES, records=tuple(shown))
 
 
-def _nothing() -> dict[str, float | None]:
-    return {"difference": None, "difference_interval": None}
-
-
 def _difference(found: dict[bool, list[Record]]) -> dict[str, float | None]:
     """Frozen less the paper's, and the half-width of its interval over splits."""
     changing, frozen = (
-        {(record.split, record.initialisation): 100 * (record.test_accuracy or 0.0) for record in found[which]}
+        {
+            (record.split, record.initialisation): 100 * record.test_accuracy
+            for record in found[which]
+            if record.test_accuracy is not None
+        }
         for which in (False, True)
     )
-    differences = {run: frozen[run] - changing[run] for run in frozen}
+    differences = {run: frozen[run] - changing[run] for run in frozen if run in changing}
     width = split_half_width(list(differences.values()), [split for split, _ in differences])
     return {"difference": sum(differences.values()) / len(differences), "difference_interval": width}

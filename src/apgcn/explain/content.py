@@ -18,6 +18,7 @@ from apgcn.explain.layout import positions
 from apgcn.graph import Graph
 from apgcn.models.apgcn import APGCNSettings
 from apgcn.own.asker import can_be_asked
+from apgcn.own.comparing import compare
 from apgcn.own.curve import Point
 from apgcn.own.judging import judged
 from apgcn.own.predicted import Predicted
@@ -37,7 +38,8 @@ def content(
     With a node's id, of the nodes around it, as many as can be drawn. `curve` is accuracy against work.
     """
     graph, fitted = saved.graph, saved.fitted
-    said = fitted.predict(graph)
+    asker = fitted.asker(graph) if can_be_asked(fitted.model) else None
+    said = asker.ask() if asker else fitted.predict(graph)
     found = judged(said, graph, fitted.split)
     shown = _around(graph, node, most=most)
     whole, seeds = _listening(saved)
@@ -71,12 +73,12 @@ def content(
         "weights": packed(heard.data, np.float32),
         "seeds": packed(seeds[shown], np.float32),
         "frozen": getattr(fitted.model, "freeze_halted", False),
-        "first_steps": packed(_first_steps(saved)[shown], np.uint16),
+        "first_steps": packed(_first_steps(saved, said)[shown], np.uint16),
         "neighbours": packed(neighbours, np.uint32),
         "complete": packed(_complete(heard, neighbours), np.uint8),
         "directed": (graph.adjacency != graph.adjacency.T).nnz > 0,
         "tables": tables(graph, said, sets),
-        "work": str(fitted.asker(graph).compare()) if can_be_asked(fitted.model) else "",
+        "work": str(compare(asker)) if asker else "",
         "curve": [point._asdict() for point in curve],
         "confusion": _confusion(graph, said, sets),
         "reliability": found["test"]["reliability"] or found["stopping"]["reliability"],
@@ -129,8 +131,10 @@ def _listening(saved: SavedModel) -> tuple[sparse.csr_matrix, np.ndarray]:
     return heard, seeds
 
 
-def _first_steps(saved: SavedModel) -> np.ndarray:
+def _first_steps(saved: SavedModel, said: Predicted) -> np.ndarray:
     """K of every node in the first initialisation, whose listening the page tells."""
+    if saved.fitted.initialisations == 1:
+        return said.steps
     first = {name: weight[:1] for name, weight in saved.fitted.weights.items()}
     return replace(saved.fitted, weights=first).predict(saved.graph).steps
 

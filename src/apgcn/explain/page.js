@@ -316,22 +316,24 @@ function bought() {
   by("curve").hidden = false;
   by("points").replaceChildren(
     element("tr", null, ...["penalty", "right", "K", "messages"].map((text) => element("th", text))),
-    ...data.curve.map((one) => element("tr", null, ...[String(one.penalty), percent(one.accuracy), one.steps.toFixed(2), percent(one.messages)].map((text) => element("td", text)))),
+    ...data.curve.map((one) => element("tr", null, ...[String(one.penalty), percent(one.accuracy), one.steps.toFixed(2), one.messages === null ? "–" : percent(one.messages)].map((text) => element("td", text)))),
   );
+  const counted = data.curve.every((one) => one.messages !== null);
+  const share = (one) => counted ? one.messages : one.steps / data.max_steps;
   const plot = by("bought").getContext("2d"), worth = data.curve.map((one) => one.accuracy);
   const low = Math.min(...worth), high = Math.max(...worth), ink = getComputedStyle(document.body).color;
   const px = (value) => 50 + 250 * value, py = (value) => 210 - 180 * (value - low) / Math.max(high - low, 1e-9);
   plot.strokeStyle = plot.fillStyle = ink;
   plot.font = "12px system-ui";
   plot.strokeRect(px(0), 20, 250, 200);
-  plot.fillText("messages of all there are", px(0.2), 250);
+  plot.fillText(counted ? "messages of all there are" : "K / T", px(0.2), 250);
   plot.fillText("0", px(0) - 3, 236); plot.fillText("100 %", px(1) - 20, 236);
   plot.fillText(percent(high), 2, py(high) + 4); if (high > low) plot.fillText(percent(low), 2, py(low) + 4);
   plot.strokeStyle = plot.fillStyle = "#1f5fd0";
   plot.beginPath();
-  for (const one of [...data.curve].sort((a, b) => a.messages - b.messages)) plot.lineTo(px(one.messages), py(one.accuracy));
+  for (const one of [...data.curve].sort((a, b) => share(a) - share(b))) plot.lineTo(px(share(one)), py(one.accuracy));
   plot.stroke();
-  for (const one of data.curve) { plot.beginPath(); plot.arc(px(one.messages), py(one.accuracy), 4, 0, 7); plot.fill(); }
+  for (const one of data.curve) { plot.beginPath(); plot.arc(px(share(one)), py(one.accuracy), 4, 0, 7); plot.fill(); }
 }
 
 summarise();

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from apgcn import halting
-from apgcn.checks import check_share, check_whole
+from apgcn.checks import check_share, check_truth, check_whole
 from apgcn.errors import InvalidInput
 from apgcn.nn.normalized import NormalizedPropagation
 
@@ -68,6 +68,7 @@ class AdaptivePropagation(nn.Module):
         check_whole("channels", channels)
         check_whole("max_steps", max_steps)
         check_share("epsilon", epsilon)
+        check_truth("freeze_halted", freeze_halted)
         if operator is not None and not callable(operator):
             raise InvalidInput(f"operator must be a step to call, such as GCNConv(16, 16), got {operator!r}.")
         self.channels = channels
@@ -102,7 +103,8 @@ class AdaptivePropagation(nn.Module):
                 new = torch.where((filled < 1 - self.epsilon)[..., None], new, states[-1])
             states.append(new)
             asked.append(self.halting_unit(new).squeeze(-1).float().sigmoid())
-            filled = filled + asked[-1].detach()
+            if self.freeze_halted:
+                filled = filled + asked[-1].detach()
         z, h = torch.stack(states), torch.stack(asked)  # (T + 1, ..., nodes, channels), (T, ..., nodes)
         steps = halting.stopping_times(h, epsilon=self.epsilon)
         remainder = halting.remainders(h, steps)

@@ -17,13 +17,13 @@ class Point(NamedTuple):
     """A model with one price of a step.
 
     `accuracy` is that of the test nodes, or, if there are none, of those that said when to stop; `messages` the share
-    that was computed of those of all steps.
+    that was computed of those of all steps, None where nobody counted.
     """
 
     penalty: float
     accuracy: float
     steps: float
-    messages: float
+    messages: float | None
 
 
 def curve(saved: SavedModel, penalties: Sequence[float], *, tell: Callable[[Point], None] | None = None) -> list[Point]:
@@ -36,6 +36,7 @@ def curve(saved: SavedModel, penalties: Sequence[float], *, tell: Callable[[Poin
         raise InvalidInput(f"only nodes that halt have a price of a step, but the model is {fitted.model.title}.")
     for penalty in penalties:
         check_number("penalty", penalty)
+    for penalty in penalties:
         model = replace(fitted.model, penalty=penalty)
         other = fit(
             saved.graph,
@@ -47,7 +48,7 @@ def curve(saved: SavedModel, penalties: Sequence[float], *, tell: Callable[[Poin
         )
         said = other.predict(saved.graph)
         held = other.notes["test" if len(fitted.split.test) else "stopping"]
-        share = said.work.messages / max(1, said.fixed.messages) if said.work and said.fixed else 1.0
+        share = said.work.messages / max(1, said.fixed.messages) if said.work and said.fixed else None
         points.append(Point(penalty, held["accuracy"], float(said.steps.mean()), share))
         if tell:
             tell(points[-1])

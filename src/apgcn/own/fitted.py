@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from apgcn.checks import as_nodes
 from apgcn.devices import one_thread, resolve
 from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
@@ -65,8 +66,9 @@ class Fitted:
         """
         if resolve(str(device)).type == "cpu" and can_be_asked(self.model):
             return self.asker(graph).ask(nodes)
+        chosen = None if nodes is None else as_nodes(nodes, count=graph.num_nodes)
         said = self._whole(graph, device)
-        return said if nodes is None else said.at(nodes)
+        return said if chosen is None else said.at(chosen)
 
     def asker(self, graph: Graph) -> Asker:
         """To be asked often about nodes of one graph."""

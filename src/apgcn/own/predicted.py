@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from apgcn.asking import Work
 from apgcn.errors import InvalidInput
+from apgcn.work import Work
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from apgcn.kernels.cpu.compiling import ONE, ZERO, compiled
-from apgcn.kernels.cpu.rows import LARGE, blend, gather
+from apgcn.kernels.cpu.rows import LARGE, SMALL, blend, gather
 
 
 @compiled
@@ -26,13 +26,30 @@ def heard_by(pointers, columns, rows, level, reached, stamps, stamp, found, coun
 
 
 @cache
+def hidden_of(width: int) -> Callable:
+    """A loop: ReLU(X W + b) of some rows of sparse features, W and b filled up to the width."""
+
+    @compiled
+    def hidden(pointers, columns, values, rows, weight, bias, into):
+        total = np.empty(width, np.float32)
+        for number in range(len(rows)):
+            row = rows[number]
+            gather(width, SMALL, values, columns, pointers[row], pointers[row + 1], weight, total)
+            own = into[number]
+            for c in range(width):
+                own[c] = max(total[c] + bias[c], ZERO)
+
+    return hidden
+
+
+@cache
 def step_of(width: int, *, large: bool) -> tuple[Callable, Callable]:
     """Two loops: one step of some rows, and what they make of it as long as they listen."""
 
     @compiled
     def step(pointers, columns, weights, scale, decay, home, rows, said, start, after, unit, answers, messages):
         """z' = decay A z + home z^0 and z' Q, of what everybody says before, s z, and `start`, s z^0."""
-        total, count = np.empty(width, np.float32), 0
+        total, count = np.empty(width, np.float32), np.int64(0)
         for number in range(len(rows)):
             row = rows[number]
             first, last = pointers[row], pointers[row + 1]
@@ -42,7 +59,7 @@ def step_of(width: int, *, large: bool) -> tuple[Callable, Callable]:
             for c in range(width):
                 answer += new[c] * unit[c]
             answers[number] = answer / own
-            count += last - first - 1
+            count += np.int64(last) - np.int64(first) - 1
         messages[0] += count
 
     @compiled
@@ -79,12 +96,3 @@ def step_of(width: int, *, large: bool) -> tuple[Callable, Callable]:
 def is_large(nodes: int, width: int) -> bool:
     """Whether a step's states do not stay in a processor's caches."""
     return nodes * width > LARGE
-
-
-@compiled
-def hold(rows, level, taken, reached, levels):
-    """Those who have halted say at this level, too, what they said then."""
-    for row in rows:
-        for at in range(reached[row] + 1, level + 1):
-            levels[at, row] = levels[taken[row], row]
-        reached[row] = level
