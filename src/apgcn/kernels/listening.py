@@ -2,8 +2,8 @@
 
     z^k = decay A_k z^(k-1) + home z^0,    h^k = sigmoid(z^k Q + q),    then K, R and the output as in `halting`
 
-with A_k = D_k^-1/2 W_k D_k^-1/2 of the edges that are left at step k; or z^k = z^K for k > K, where nodes freeze. The loops
-are in `kernels.cpu` and `kernels.gpu`; `tests/test_kernels.py` compares both directions with the plain path.
+with A_k = D_k^-1/2 W_k D_k^-1/2 of the edges that are left at step k; or z^k = z^K for k > K, where nodes freeze. The
+loops are in `kernels.cpu` and `kernels.gpu`; `tests/test_kernels.py` compares both directions with the plain path.
 """
 
 from __future__ import annotations
