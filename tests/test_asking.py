@@ -108,6 +108,16 @@ def test_what_is_computed_is_what_listeners_can_still_hear(seed, freeze):
         assert found.work.seeds == (need >= 0).sum()
 
 
+def test_who_hears_nobody_is_not_computed_for_nothing():
+    """Fifty nodes with edges and many without: one of the fifty asks."""
+    core = random_edges(1)
+    heard = Heard.of(sparse.block_diag([core, sparse.csr_matrix((5000, 5000))], format="csr"))
+    listeners = Listeners(
+        lambda rows: np.ones((len(rows), CHANNELS)), np.ones(CHANNELS, np.float32), -9.0, Halting(STEPS, 0.01)
+    )
+    assert ask(heard, listeners, np.array([3])).work.seeds <= NODES
+
+
 @pytest.mark.parametrize("freeze", [False, True])
 @pytest.mark.parametrize("generous", [0.0, 3.0, np.inf])
 def test_to_compute_more_than_is_needed_changes_no_answer(generous, freeze):

@@ -22,8 +22,10 @@ from apgcn.io.graphml import write_graphml
 from apgcn.io.npz import write_npz
 from apgcn.io.own import read_table
 from apgcn.models.ap_appnp import APAPPNPSettings
+from apgcn.models.ap_arma import APARMASettings
 from apgcn.models.apgcn import APGCNSettings
 from apgcn.models.catalogue import settings_of
+from apgcn.models.gcn import GCNSettings
 from apgcn.own import saved as saved_models
 from apgcn.own.calibration import expected_calibration_error, reliability, temperature_for
 from apgcn.own.comparing import compare
@@ -127,7 +129,7 @@ def test_new_nodes_get_what_they_would_get_in_the_whole_graph(model, tables, tmp
         (["export", "MODEL", "--onnx", "MODEL/weights.safetensors"], "--onnx must not name what is read"),
         (["train", "cora", "--test-share", "0.2"], "--test-share is for one's own graph"),
         ([*OWN, "--out", "m", "--test-share", "0.9"], "--test-share must leave nodes to train: at most 0.7, got 0.9"),
-        (["predict", "nowhere", "--out", "p.csv"], "nowhere must be the folder of a trained model"),
+        (["predict", "nowhere", "--out", "p.csv"], "nowhere must be the folder of a model of one's own graph"),
         (["predict", "MODEL", "--out", "/no/such/place/p.csv"], "--out must name a file in a folder that exists"),
         (["predict", "MODEL", "--out", "."], "--out must name a file, but"),
         (["explain", "MODEL", "--html", "/no/such/place/p.html"], "must name a file in a folder that exists"),
@@ -500,6 +502,31 @@ def test_some_nodes_are_asked_for_by_name(model, tmp_path, capsys):
     assert re.search(r"computed .* ms, all steps of all nodes .* ms", capsys.readouterr().out)
     rows = (tmp_path / "all.csv").read_text().splitlines()
     assert (tmp_path / "p.csv").read_text().splitlines() == rows[:3]
+
+
+def test_what_cannot_be_asked_is_said(tmp_path):
+    club = of_a_club(tmp_path)
+    for settings in (APARMASettings(), GCNSettings(), APGCNSettings(max_steps=256)):
+        fitted = fit(club, hold_out(club.labels), settings, TrainingSettings(max_epochs=2))
+        with pytest.raises(InvalidInput, match=f"not of {settings.title} as it is here; use predict"):
+            fitted.asker(club)
+        assert fitted.predict(club, [3]).probabilities.shape == (1, len(club.class_names))
+
+
+def test_an_id_with_a_comma_can_be_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    club = of_a_club(tmp_path)
+    names = [f"node {number}, the other" for number in range(club.num_nodes)]
+    write_npz(tmp_path / "named.npz", replace(club, node_names=names))
+    assert run(["train", "--graph", "named.npz", "--out", "m", *QUICK]) == 0
+    assert run(["predict", "m", "--nodes", '"node 3, the other", "node 1, the other"', "--out", "p.csv"]) == 0
+    assert [line.split('"')[1] for line in (tmp_path / "p.csv").read_text().splitlines()[1:]] == [names[3], names[1]]
+
+
+def test_runs_of_a_benchmark_are_no_model_to_ask(tmp_path, capsys):
+    assert run(["train", "cora", "--out", str(tmp_path / "m"), "--set", "max_epochs=1"]) == 0
+    assert run(["predict", str(tmp_path / "m"), "--out", str(tmp_path / "p.csv")]) == 2
+    assert "but it has runs of a benchmark" in capsys.readouterr().err
 
 
 def test_a_model_that_freezes_is_saved_as_such(tmp_path, monkeypatch):

@@ -27,6 +27,7 @@ from apgcn.work import Work
 
 LANES = 8  # floats that a processor handles at once: channels are filled up with zeros
 MOST_STEPS = 255  # that a question may go down: each is a call within a call
+NODE, SEED = 4, 64  # messages cost about as much as a step of a node that hears nobody, and as z^0
 GENEROUS = 1.5  # messages cost about as much as to look whether one is needed (eight channels, a million nodes)
 
 
@@ -113,8 +114,8 @@ class Answers(NamedTuple):
 def ask(heard: Heard, listeners: Listeners, nodes: np.ndarray, *, generous: float = GENEROUS) -> Answers:
     """Let some nodes, each named once, listen until they halt; at most `MOST_STEPS` steps.
 
-    Where fewer messages are missing of a step than `generous` times those of its listeners, all of it is computed, and
-    nobody looks who needs what; with 0 nothing is computed that nobody needs.
+    Where what is missing of a step costs less than `generous` times the messages of those who need some of it, all of
+    it is computed, and nobody looks who needs what; with 0 nothing is computed that nobody needs.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is the caller's business
         return _Asking(heard, listeners, generous).answers(np.asarray(nodes, dtype=np.int64))
@@ -246,10 +247,14 @@ class _Asking:
         self._node_steps += len(rows)
 
     def _arrive(self, rows: np.ndarray, level: int) -> None:
-        """Count who is there. When all are, nobody needs the levels below: memory does not grow with the steps."""
+        """Count who is there.
+
+        When those are who are at the level before, they hear nobody else, and nobody will ever ask for the levels
+        below: memory does not grow with the steps.
+        """
         self._at[level] += len(rows)
         self._missing[level] -= self._messages_of(rows)
-        if self._at[level] == self._heard.nodes:
+        if level and self._at[level] == self._at[level - 1]:
             below = [number for number in self._levels if number < level and (number or not self._listeners.home)]
             self._heard.give_back([self._levels.pop(number) for number in below])
 
@@ -260,7 +265,8 @@ class _Asking:
         """Whom these hear, themselves among them, and who has not reached the level."""
         if self._at[level] == self._heard.nodes or not len(rows):
             return rows[:0]
-        if self._generous * self._messages_of(rows) > self._missing[level]:
+        others = (NODE if level else SEED) * (self._heard.nodes - self._at[level])
+        if self._generous * self._messages_of(rows) > self._missing[level] + others:
             return np.flatnonzero(self._reached < level)
         self._stamp += 1
         csr = self._heard.pointers, self._heard.columns

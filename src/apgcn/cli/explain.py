@@ -28,7 +28,7 @@ def explain(
     as_json: AS_JSON = False,
 ) -> None:
     """Write one page, to be opened in a browser, offline: the graph, its nodes' steps, what each heard from whom."""
-    from apgcn.explain.content import content
+    from apgcn.explain.content import check, content
     from apgcn.explain.page import write_page
     from apgcn.io.whole import file_to_write
     from apgcn.own.curve import curve
@@ -36,6 +36,7 @@ def explain(
 
     place = file_to_write(html, option="--html", example="steps.html", spare=[model])
     saved = load_model(model)
+    check(saved, node=node)
     points = [] if penalties is None else curve(saved, _numbers(penalties), tell=_tell)
     shown = content(saved, node=node, curve=points)
     write_page(place, shown)
@@ -53,7 +54,7 @@ def _numbers(typed: str) -> list[float]:
         numbers = []
     if not numbers:
         raise InvalidInput(f"--penalties must be numbers with commas between, got {typed!r}.")
-    return numbers
+    return list(dict.fromkeys(numbers))
 
 
 def _tell(point: Point) -> None:

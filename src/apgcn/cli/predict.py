@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from apgcn.own.saved import SavedModel
 
 PREDICTIONS = (".csv", ".txt")
-MODEL = Annotated[Path, typer.Argument(help="The folder that `apgcn train --out` wrote.")]
+MODEL = Annotated[Path, typer.Argument(help="The folder that `apgcn train --out` wrote of one's own graph.")]
 
 
 def predict(
@@ -32,7 +34,7 @@ def predict(
         str | None,
         typer.Option(
             help="With --edges the table of nodes of that graph; without it, ids with commas between, to be asked for "
-            "alone."
+            "alone; quote an id that has a comma."
         ),
     ] = None,
     graph: GRAPH = None,
@@ -45,7 +47,7 @@ def predict(
 ) -> None:
     """Predict the class of every node: id, prediction, its probability, and how many steps the node listened.
 
-    With --nodes and no --edges of some nodes, and only what these can hear is computed.
+    With --nodes a,b,c and no --edges it answers for these nodes alone, and computes only what they can hear.
     """
     from apgcn.devices import resolve
     from apgcn.io.own import PARQUET
@@ -105,7 +107,7 @@ def _names(typed: str | None) -> list[str] | None:
         return None
     if Path(typed).suffix and Path(typed).is_file():
         raise InvalidInput(f"--nodes must come with --edges when it names a table, got {typed} alone.")
-    names = [name.strip() for name in typed.split(",") if name.strip()]
+    names = [name.strip() for name in next(csv.reader([typed], skipinitialspace=True), []) if name.strip()]
     if not names:
         raise InvalidInput("--nodes must name at least one node, got none.")
     return names
@@ -131,6 +133,8 @@ def asked_graph(saved: SavedModel, files: Files, *, add: bool) -> Graph:
     if saved.encoding is not None and files.arrays:
         raise InvalidInput("the model was trained on columns, which an .npz has not; give tables or a .graphml.")
     reading = saved.reading or Reading()
+    if files.graph is not None:  # which says itself what its nodes and ends are
+        reading = replace(reading, id=None, source=None, target=None)
     if add and files.edges is not None and saved.encoding is not None:
         new = None if files.nodes is None else read_table(files.nodes)
         read = extend(saved.graph, read_table(files.edges), new, reading, saved.encoding)

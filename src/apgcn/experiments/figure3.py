@@ -16,8 +16,8 @@ FEWEST = 3  # penalties make a curve
 NOTES = (
     "A step's price rises from left to right. Accuracy in percent on test nodes, with the paper's kind of interval; "
     "all means of a graph are over the same runs.",
-    "K / T is the share of all node-steps that nodes took before they halted. Were halted nodes frozen, no others would be "
-    "computed; as the paper has it, those whom somebody still hears are, too.",
+    "K / T is the share of all node-steps that nodes took before they halted. Were halted nodes frozen, no others "
+    "would be computed; as the paper has it, those whom somebody still hears are, too.",
     "Densities are of each node's K averaged over runs, smoothed by a kernel of 0.15 steps or more.",
     f"A graph is drawn when it has {FEWEST} penalties or more.",
 )

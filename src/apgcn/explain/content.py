@@ -30,6 +30,20 @@ FAR = 255  # steps and more
 SETS = ("", "train", "stopping", "test")
 
 
+def check(saved: SavedModel, *, node: str | None = None, most: int = MOST) -> None:
+    """Whether a page can be made of it, in words if not."""
+    model = saved.fitted.model
+    if type(model) is not APGCNSettings:
+        raise InvalidInput(f"a page can be made of AP-GCN, which it recomputes, but the model is {model.title}.")
+    if node is None and saved.graph.num_nodes > most:
+        raise InvalidInput(
+            f"a page draws at most {most:,} nodes, but the graph has {saved.graph.num_nodes:,}; name a node after "
+            "--node to see the part around it."
+        )
+    if node is not None and node not in saved.graph.ids:
+        raise UnknownName("node", node, saved.graph.ids)
+
+
 def content(
     saved: SavedModel, *, node: str | None = None, most: int = MOST, curve: Sequence[Point] = ()
 ) -> dict[str, Any]:
@@ -37,6 +51,7 @@ def content(
 
     With a node's id, of the nodes around it, as many as can be drawn. `curve` is accuracy against work.
     """
+    check(saved, node=node, most=most)
     graph, fitted = saved.graph, saved.fitted
     asker = fitted.asker(graph) if can_be_asked(fitted.model) else None
     said = asker.ask() if asker else fitted.predict(graph)
@@ -115,11 +130,8 @@ def packed(array: np.ndarray, kind: Any) -> dict[str, str]:
 
 def _listening(saved: SavedModel) -> tuple[sparse.csr_matrix, np.ndarray]:
     """What node i hears from j in a step, and the first initialisation's seeds z^0."""
-    fitted = saved.fitted
-    if type(fitted.model) is not APGCNSettings:
-        raise InvalidInput(f"a page can be made of AP-GCN, which it recomputes, but the model is {fitted.model.title}.")
     network: Any
-    network, tensors = fitted.built(saved.graph)
+    network, tensors = saved.fitted.built(saved.graph)
     with torch.no_grad():
         seeds = network.predict(tensors.features, None)[0].numpy()
     matrix = tensors.adjacency.normalized
@@ -150,17 +162,9 @@ def _complete(heard: sparse.csr_matrix, neighbours: np.ndarray) -> np.ndarray:
 
 def _around(graph: Graph, node: str | None, *, most: int) -> np.ndarray:
     """The nodes that are drawn: all, or those nearest to one."""
-    names = graph.ids
     if node is None:
-        if graph.num_nodes > most:
-            raise InvalidInput(
-                f"a page draws at most {most:,} nodes, but the graph has {graph.num_nodes:,}; name a node after --node "
-                "to see the part around it."
-            )
         return np.arange(graph.num_nodes)
-    if node not in names:
-        raise UnknownName("node", node, names)
-    distances = _distances(graph, np.array([names.index(node)]))
+    distances = _distances(graph, np.array([graph.ids.index(node)]))
     order = np.argsort(distances, kind="stable")
     return np.sort(order[np.isfinite(distances[order])][: min(most, AROUND)])
 

@@ -112,4 +112,6 @@ class AdaptivePropagation(nn.Module):
         return (output, steps, remainder) if return_steps else output
 
     def __repr__(self) -> str:
-        return f"{self.__class__.__name__}({self.channels}, max_steps={self.max_steps}, operator={self.operator})"
+        frozen = ", freeze_halted=True" if self.freeze_halted else ""
+        sizes = f"{self.channels}, max_steps={self.max_steps}{frozen}"
+        return f"{self.__class__.__name__}({sizes}, operator={self.operator})"

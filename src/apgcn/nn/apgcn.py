@@ -76,4 +76,5 @@ class APGCN(nn.Module):
 
     def __repr__(self) -> str:
         sizes = f"{self.in_channels}, {self.hidden_channels}, {self.out_channels}"
-        return f"{self.__class__.__name__}({sizes}, max_steps={self.propagation.max_steps})"
+        frozen = ", freeze_halted=True" if self.propagation.freeze_halted else ""
+        return f"{self.__class__.__name__}({sizes}, max_steps={self.propagation.max_steps}{frozen})"

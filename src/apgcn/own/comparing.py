@@ -26,7 +26,7 @@ class Compared(NamedTuple):
     def __str__(self) -> str:
         own, every = 1000 * self.seconds, 1000 * self.fixed_seconds
         took = f"listening took {own:.1f} ms, all steps of all nodes {every:.1f} ms"
-        small = "" if own < every else ": here keeping track costs more than it saves"
+        small = "" if own < 1.1 * every else ": here keeping track costs more than it saves"
         return f"{self.work.beside(self.fixed)}; {took}{small}"
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from apgcn.asking import MOST_STEPS
 from apgcn.checks import as_nodes
 from apgcn.devices import one_thread, resolve
 from apgcn.errors import InvalidInput
@@ -71,9 +72,19 @@ class Fitted:
         return said if chosen is None else said.at(chosen)
 
     def asker(self, graph: Graph) -> Asker:
-        """To be asked often about nodes of one graph."""
+        """To be asked often about nodes of one graph.
+
+        Raises
+        ------
+        InvalidInput
+            If its nodes do not halt, or not in steps that can be taken one by one; `predict` answers then, too.
+        """
         self._check(graph)
-        assert isinstance(self.model, APGCNSettings)
+        if not isinstance(self.model, APGCNSettings) or not can_be_asked(self.model):
+            raise InvalidInput(
+                f"only what is needed can be computed of AP-GCN and AP-APPNP, with numba and at most {MOST_STEPS} "
+                f"steps, not of {self.model.title} as it is here; use predict, which computes all."
+            )
         weights = {name: weight.numpy() for name, weight in self.weights.items()}
         return Asker(self.model, weights, self.temperature, graph)
 

@@ -29,8 +29,9 @@ def write_predictions(
     `nodes` are those of the graph that were asked for; all where None.
     """
     asked = np.arange(graph.num_nodes) if nodes is None else nodes
+    ids = graph.ids
     columns: dict[str, Sequence[str] | np.ndarray] = {
-        "id": [graph.ids[node] for node in asked] if nodes is not None else list(graph.ids),
+        "id": [ids[node] for node in asked],
         "prediction": [class_names[one] for one in said.classes],
         "probability": said.certainty.astype(np.float64).round(6),
         "steps": said.steps.round(6),

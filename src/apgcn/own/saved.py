@@ -124,7 +124,9 @@ def fingerprint(graph: Graph) -> str:
 def _page(folder: Path) -> dict[str, Any]:
     """What model.json says, if it says what it said when it was written."""
     if not (folder / PAGE).is_file():
-        raise MissingFile(f"{folder} must be the folder of a trained model, but there is no {PAGE} in it.")
+        benchmark = (folder / "summary.json").is_file()
+        why = "it has runs of a benchmark, which are kept to be read" if benchmark else f"there is no {PAGE} in it"
+        raise MissingFile(f"{folder} must be the folder of a model of one's own graph, but {why}.")
     try:
         content = json.loads(_bytes(folder / PAGE))
         told = content.pop("checksum")
