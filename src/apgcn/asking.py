@@ -114,7 +114,7 @@ class Answers(NamedTuple):
 def ask(heard: Heard, listeners: Listeners, nodes: np.ndarray, *, generous: float = GENEROUS) -> Answers:
     """Let some nodes, each named once, listen until they halt; at most `MOST_STEPS` steps.
 
-    Where what is missing of a step costs less than `generous` times the messages of those who need some of it, all of
+    Where what others lack of a step costs less than `generous` times the messages of those who need some of it, all of
     it is computed, and nobody looks who needs what; with 0 nothing is computed that nobody needs.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is the caller's business
@@ -127,7 +127,7 @@ class _Asking:
     def __init__(self, heard: Heard, listeners: Listeners, generous: float):
         from apgcn.kernels.cpu import asking
 
-        self._heard_by = asking.heard_by
+        self._loops = asking
         self._heard, self._listeners, self._generous = heard, listeners, generous
         halting, nodes = listeners.halting, heard.nodes
         self._channels = len(listeners.unit)
@@ -152,9 +152,8 @@ class _Asking:
             self._together()
         else:
             self._one_by_one(asked)
-        scale = self._heard.scale[asked] * self._taken[asked]
-        sums = self._sums if len(asked) == self._heard.nodes and (np.diff(asked) == 1).all() else self._sums[asked]
-        output = sums[:, : self._channels] / scale[:, None]
+        output = np.empty((len(asked), self._channels), np.float32)
+        self._loops.finish(asked, self._sums, self._heard.scale, self._taken, output)
         self._heard.give_back([self._sums])
         work = Work.of(self._node_steps, int(self._messages[0]), channels=self._channels, seeds=int(self._at[0]))
         return Answers(output, self._taken[asked].astype(np.int64), self._remainder[asked], work)
@@ -215,12 +214,10 @@ class _Asking:
 
     def _begin(self, rows: np.ndarray, into: np.ndarray) -> None:
         """Seeds, as they are said."""
-        every: slice | np.ndarray = rows
         if len(rows) == self._heard.nodes:  # in their order, which is faster
-            rows, every = np.arange(len(rows)), slice(None)
-        into[every, : self._channels] = self._heard.scale[every, None] * self._listeners.seeds(rows)
-        into[every, self._channels :] = 0
-        self._sums[every] = 0
+            rows = np.arange(len(rows))
+        seeds = np.asarray(self._listeners.seeds(rows), np.float32)
+        self._loops.begin(rows, seeds, self._heard.scale, into, self._sums)
         self._reached[rows] = 0
         self._arrive(rows, 0)
 
@@ -265,11 +262,13 @@ class _Asking:
         """Whom these hear, themselves among them, and who has not reached the level."""
         if self._at[level] == self._heard.nodes or not len(rows):
             return rows[:0]
-        others = (NODE if level else SEED) * (self._heard.nodes - self._at[level])
-        if self._generous * self._messages_of(rows) > self._missing[level] + others:
+        own = rows[self._reached[rows] < level]
+        others = self._heard.nodes - self._at[level] - len(own)
+        cost = self._missing[level] - self._messages_of(own) + (NODE if level else SEED) * others
+        if not others or self._generous * self._messages_of(rows) > cost:
             return np.flatnonzero(self._reached < level)
         self._stamp += 1
         csr = self._heard.pointers, self._heard.columns
-        self._heard_by(*csr, rows, level, self._reached, self._stamps, self._stamp, self._found, self._count)
+        self._loops.heard_by(*csr, rows, level, self._reached, self._stamps, self._stamp, self._found, self._count)
         found = self._found[: self._count[0]]
         return np.sort(found) if len(found) < self._heard.nodes / 32 else np.flatnonzero(self._stamps == self._stamp)

@@ -25,6 +25,30 @@ def heard_by(pointers, columns, rows, level, reached, stamps, stamp, found, coun
     count[0] = number
 
 
+@compiled
+def begin(rows, seeds, scale, into, sums):
+    """Seeds as they are said, s z^0, filled up with zeros; nothing was heard yet."""
+    channels = seeds.shape[1]
+    for number in range(len(rows)):
+        row = rows[number]
+        own, size = into[row], scale[row]
+        for c in range(channels):
+            own[c] = size * seeds[number, c]
+        for c in range(channels, len(own)):
+            own[c] = ZERO
+        sums[row] = ZERO
+
+
+@compiled
+def finish(rows, sums, scale, taken, output):
+    """What the rows have heard, over the number of their steps, no longer scaled."""
+    for number in range(len(rows)):
+        row = rows[number]
+        own, share = sums[row], ONE / (scale[row] * taken[row])
+        for c in range(output.shape[1]):
+            output[number, c] = share * own[c]
+
+
 @cache
 def hidden_of(width: int) -> Callable:
     """A loop: ReLU(X W + b) of some rows of sparse features, W and b filled up to the width."""
