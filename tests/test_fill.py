@@ -18,7 +18,7 @@ from fill_store import small_plan
 from apgcn.errors import ApgcnError, InvalidInput, MissingFile, WorkerDied
 from apgcn.experiments.executors import InProcess, Processes
 from apgcn.experiments.fill import _claimed, fill
-from apgcn.experiments.graphs import cleaned
+from apgcn.experiments.graphs import from_file
 from apgcn.experiments.keys import Condition
 from apgcn.experiments.pack import PlannedPack
 from apgcn.experiments.packing import packs_for, replaced
@@ -435,7 +435,7 @@ def test_a_graph_that_cannot_be_had_is_said_before_anything_is_written(tmp_path,
     monkeypatch.setenv("APGCN_DATA", str(tmp_path / "nothing"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("apgcn.datasets.files._download", _not_there)
-    cleaned.cache_clear()
+    from_file.cache_clear()
     with pytest.raises(MissingFile):
         fill(Store(tmp_path / "store"), Condition.of_paper("pubmed", "apgcn").first_runs(1))
     assert not (tmp_path / "store").exists()

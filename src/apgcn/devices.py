@@ -16,11 +16,16 @@ import torch
 from apgcn.errors import InvalidInput, MissingDevice
 
 
-def resolve(name: str) -> torch.device:
-    """The device called `cpu`, `cuda` or `cuda:N`."""
+def named(name: str) -> torch.device:
+    """The device called `cpu`, `cuda` or `cuda:N`, on whatever machine."""
     if not re.fullmatch(r"cpu|cuda(:(0|[1-9][0-9]?))?", name):
         raise InvalidInput(f"device must be cpu, cuda or cuda:N, got {name!r}.")
-    device = torch.device(name)
+    return torch.device(name)
+
+
+def resolve(name: str) -> torch.device:
+    """The device of this machine called `cpu`, `cuda` or `cuda:N`."""
+    device = named(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise MissingDevice(
             f"device {name} needs a CUDA GPU, but PyTorch sees {torch.cuda.device_count()} here; try cpu."

@@ -50,6 +50,10 @@ class MissingDevice(ApgcnError, RuntimeError):
     """The asked-for device is not on this machine."""
 
 
+class NoCluster(ApgcnError, ConnectionError):
+    """Nobody answers where a cluster should be."""
+
+
 class WorkerDied(ApgcnError, RuntimeError):
     """A process that trained for us has ended before its work was done."""
 

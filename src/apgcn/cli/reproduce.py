@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 from apgcn.cli import show
-from apgcn.cli.filling import check_options, fill_and_show, names, typed
+from apgcn.cli.filling import ADDRESS, EXECUTOR, WORKERS, check_options, executor_for, fill_and_show, names, typed
 
 
 def reproduce(
@@ -24,7 +25,9 @@ def reproduce(
     ] = None,
     runs: Annotated[int, typer.Option(help="How many; the protocol has 100: 20 splits x 5 initialisations.")] = 100,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    workers: Annotated[int, typer.Option(help="How many processes train at once, with one thread each.")] = 1,
+    workers: WORKERS = None,
+    executor: EXECUTOR = "local",
+    address: ADDRESS = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Reproduce a table or figure of the paper, or all of them.
@@ -35,16 +38,18 @@ def reproduce(
     from apgcn.experiments.catalogue import chosen
     from apgcn.experiments.store import Store
 
-    check_options(runs=runs, device=device, workers=workers)
+    check_options(runs=runs, device=device, workers=workers, executor=executor, address=address)
     asked = chosen(what, models=names(models), datasets=names(datasets), runs=runs, kind=settings)
     place = Store.to_fill(store)
     options = {"models": models, "datasets": datasets, "settings": settings, "runs": runs}
-    command = typed("reproduce", what, **options, device=device, workers=workers)
-    for experiment, scope in asked:
-        if experiment.measure:
-            experiment.measure(place, scope, device=device, command=command)
+    command = typed("reproduce", what, **options, device=device, workers=workers, executor=executor)
     plan = list(dict.fromkeys(key for experiment, scope in asked for key in experiment.plan(scope)))
-    fill_and_show(place, plan, device=device, workers=workers, command=command)
+    trains = executor_for(executor, device=device, workers=workers, address=address)
+    with trains if place.missing(plan) else nullcontext() as who:
+        for experiment, scope in asked:
+            if experiment.measure:
+                experiment.measure(place, scope, device=device, command=command)
+        fill_and_show(place, plan, device=device, executor=who, command=command)
     exhibits = [experiment.content(place, scope) for experiment, scope in asked]
     if as_json:
         print(json.dumps({"experiments": {one.name: [dict(row) for row in one.table.rows] for one in exhibits}}))

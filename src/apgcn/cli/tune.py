@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from apgcn.cli import show
-from apgcn.cli.filling import check_options, fill_and_show, names, typed
+from apgcn.cli.filling import ADDRESS, EXECUTOR, WORKERS, check_options, executor_for, fill_and_show, names, typed
 from apgcn.errors import InvalidInput, UnknownName
 
 MOST_TRIALS = 10_000
@@ -31,7 +31,9 @@ def tune(
     runs: Annotated[int, typer.Option(help="How many runs on validation splits judge each.")] = 20,
     seed: Annotated[int, typer.Option(help="Another number searches another way.")] = 0,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    workers: Annotated[int, typer.Option(help="How many processes train at once, with one thread each.")] = 1,
+    workers: WORKERS = None,
+    executor: EXECUTOR = "local",
+    address: ADDRESS = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Search a model's settings (penalty, l2, dropout, max_steps, teleport, ...) on the validation seeds.
@@ -48,7 +50,7 @@ def tune(
 
     describe(dataset)
     settings_of(model)
-    check_options(runs=runs, device=device, workers=workers)
+    check_options(runs=runs, device=device, workers=workers, executor=executor, address=address)
     check_whole("trials", trials, most=MOST_TRIALS)
     check_whole("seed", seed, least=0)
     wanted = names(search)
@@ -59,19 +61,20 @@ def tune(
             raise UnknownName(f"setting to search for {model}", name, searched(model))
     place = Store.to_fill(store)
     options = {"model": model, "search": search, "trials": trials, "runs": runs, "seed": seed}
-    command = typed("tune", dataset, **options, device=device, workers=workers)
-    found = find(
-        place,
-        dataset,
-        model,
-        trials=trials,
-        runs=runs,
-        names=wanted,
-        seed=seed,
-        run=lambda plan, trial: fill_and_show(
-            place, plan, device=device, workers=workers, command=command, label=f"trial {trial} of {trials}"
-        ),
-    )
+    command = typed("tune", dataset, **options, device=device, workers=workers, executor=executor)
+    with executor_for(executor, device=device, workers=workers, address=address) as who:
+        found = find(
+            place,
+            dataset,
+            model,
+            trials=trials,
+            runs=runs,
+            names=wanted,
+            seed=seed,
+            run=lambda plan, trial: fill_and_show(
+                place, plan, device=device, executor=who, command=command, label=f"trial {trial} of {trials}"
+            ),
+        )
     if as_json:
         shown = [
             {

@@ -1,4 +1,4 @@
-"""Who does the work? This process, or several processes of this machine.
+"""Who does the work? This process, or several processes of this machine; see `on_ray` for other machines.
 
 An executor calls a function with every item and hands back what it returned, in the order they finish. It takes an item
 when it can begin it, not before: taking one may claim it.
@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, TypeVar
 
 from apgcn.errors import ApgcnError, WorkerDied
+from apgcn.experiments.keys import Condition
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -34,6 +35,10 @@ class Executor(Protocol):
     @property
     def at_once(self) -> int: ...
 
+    def ask(self, function: Callable[..., Outcome], condition: Condition, **given: Any) -> Outcome:
+        """What a function says of a condition where it would be worked on."""
+        ...
+
     def run(
         self,
         function: Callable[[Item, Report], Outcome],
@@ -44,7 +49,15 @@ class Executor(Protocol):
         ...
 
 
-class InProcess:
+class Here:
+    """Works on this machine, so that questions about it are answered by this process."""
+
+    def ask(self, function: Callable[..., Outcome], condition: Condition, **given: Any) -> Outcome:
+        """What a function says of a condition."""
+        return function(condition, **given)
+
+
+class InProcess(Here):
     """One item after the other, here."""
 
     at_once = 1
@@ -60,7 +73,7 @@ class InProcess:
             yield item, function(item, lambda share, item=item: watch(item, share))  # type: ignore[misc]
 
 
-class Processes:
+class Processes(Here):
     """Several items at once, each in a process of its own that lives until the last item is done.
 
     The processes end when this one does, even if it is killed.
@@ -177,7 +190,7 @@ def _serve(function: Callable[[Any, Report], Any], pipe: Connection) -> None:
         except EOFError:
             return
         try:
-            outcome = "outcome", function(item, _from_time_to_time(lambda share: pipe.send(("share", share))))
+            outcome = "outcome", function(item, from_time_to_time(lambda share: pipe.send(("share", share))))
         except (ApgcnError, OSError) as error:
             outcome = "mistake", str(error)
         except Exception:
@@ -192,7 +205,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _from_time_to_time(report: Report) -> Report:
+def from_time_to_time(report: Report) -> Report:
     """The same, but calls that follow too soon are left out."""
     last = [0.0]
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from functools import lru_cache, partial
 from typing import Protocol
 
-from apgcn.devices import resolve
+from apgcn.devices import named, resolve
 from apgcn.experiments.executors import Executor, InProcess
 from apgcn.experiments.graphs import cleaned
 from apgcn.experiments.keys import Condition, RunKey, by_condition
@@ -70,12 +70,12 @@ def fill(
         See `Condition.first_runs`.
     device : "cpu" or "cuda"
     executor : Executor
-        `InProcess()` or `Processes(workers)`.
+        `InProcess()`, `Processes(workers)` or `OnRay(address)`.
     command : str
         What the records say they come from.
     """
-    kind = resolve(device).type
-    most = lru_cache(maxsize=None)(partial(_most, device=device, workers=executor.at_once))
+    kind = named(device).type
+    most = lru_cache(maxsize=None)(partial(executor.ask, _most, device=device, workers=executor.at_once))
     held: dict[str, Claim] = {}
     for condition in by_condition(store.missing(plan)):
         most(condition)  # what is wrong with a graph or too large for the machine is said before anything is written

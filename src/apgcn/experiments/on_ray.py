@@ -1,0 +1,304 @@
+"""Who does the work? The tasks of a Ray cluster, or of one that is started on this machine.
+
+A pack is a task. It asks for a processor and for the memory that its runs are estimated to take, or for that share of a
+GPU; its graph travels once to every machine that needs it, through Ray's object store; what it found comes back here
+and is recorded here, so that nothing but this process needs the store's folder. When a task's machine or process dies,
+the pack is given to another, `RETRIES` times.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import socket
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, NamedTuple, TypeVar
+
+from apgcn import __version__
+from apgcn.devices import memory_of, named, resolve
+from apgcn.errors import ApgcnError, InvalidInput, MissingDevice, MissingPackage, NoCluster, WorkerDied
+from apgcn.experiments.executors import Report, from_time_to_time
+from apgcn.experiments.graphs import bring, cleaned
+from apgcn.experiments.keys import Condition
+from apgcn.experiments.pack import PlannedPack
+from apgcn.graph import Graph
+from apgcn.training.packs import bytes_per_run
+from apgcn.training.paper import divide_settings
+
+RETRIES = 3  # after the first attempt
+LOOK_EVERY = 0.5  # seconds
+PROCESS = 2**29  # bytes that a process takes before it has begun
+PARTS_OF_A_GPU = 4  # more packs at once only hinder each other
+ANSWERS_WITHIN = 5.0  # seconds, or there is no cluster
+
+Outcome = TypeVar("Outcome")
+
+
+class OnRay:
+    """Packs as tasks of a Ray cluster.
+
+    Parameters
+    ----------
+    address : str, optional
+        Where the cluster is, as Ray takes it: "auto" for the one of this machine, or "host:port". Without it and
+        without RAY_ADDRESS in the environment a cluster of this machine alone is started, and ended with us.
+    device : str
+        "cpu" or "cuda", there.
+    processors : int, optional
+        How many a cluster that is started here has; all of the machine, if not said.
+
+    Raises
+    ------
+    MissingPackage
+        If Ray is not installed.
+    NoCluster
+        If nobody answers at the address.
+    MissingDevice
+        If the cluster has no GPU, but one is asked for.
+    """
+
+    at_once = 1  # Ray sees to it that tasks share the memory of a machine
+
+    def __init__(self, address: str | None = None, *, device: str = "cpu", processors: int | None = None):
+        self._ray = _ray()
+        self._device = named(device).type
+        self._graphs: dict[str, Any] = {}
+        self._needs: dict[Condition, _Need] = {}
+        self._ours = _connect(self._ray, address, processors)
+        if self._device == "cuda" and not self._count("GPU"):
+            self.close()
+            raise MissingDevice("device cuda needs a GPU in the Ray cluster, but no machine of it has one; try cpu.")
+
+    def __enter__(self) -> OnRay:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the cluster, or end it if it was started here."""
+        if self._ours:
+            self._ray.shutdown()
+
+    def __str__(self) -> str:
+        """What the cluster has, in words."""
+        machines = sum(node["Alive"] for node in self._ray.nodes())
+        gpus = f", {self._count('GPU')} GPUs" if self._count("GPU") else ""
+        return f"{machines} machine{'s' if machines > 1 else ''}, {self._count('CPU')} processors{gpus}"
+
+    def ask(self, function: Callable[..., Outcome], condition: Condition, **given: Any) -> Outcome:
+        """What a function says of a condition where it would be worked on."""
+        task = self._task(processors=1, gpus=1 / PARTS_OF_A_GPU if self._device == "cuda" else 0)
+        return self._understood(task.remote(*self._about(condition), function, condition, given))
+
+    def run(
+        self,
+        function: Callable[[PlannedPack, Report], Outcome],
+        items: Iterable[PlannedPack],
+        watch: Callable[[PlannedPack, float], None],
+    ) -> Generator[tuple[PlannedPack, Outcome], None, None]:
+        """Call the function with every pack; `watch` hears how far each is."""
+        ray, waiting = self._ray, iter(items)
+        board = self._board()
+        busy: dict[Any, tuple[PlannedPack, int]] = {}  # which pack, and how often it was tried before
+
+        def begin(pack: PlannedPack, tried: int) -> None:
+            busy[self._begin(function, pack, board)] = pack, tried
+
+        try:
+            while True:
+                while len(busy) < self._in_flight and (item := next(waiting, None)) is not None:
+                    begin(item, 0)
+                if not busy:
+                    return
+                done, _ = ray.wait(list(busy), timeout=LOOK_EVERY)
+                for key, share in ray.get(board.shares.remote()).items():
+                    for pack, _ in busy.values():
+                        if pack.key == key:
+                            watch(pack, share)
+                for task in done:
+                    pack, tried = busy.pop(task)
+                    try:
+                        outcome = self._understood(task)
+                    except ray.exceptions.RayError as error:
+                        if tried == RETRIES:
+                            raise WorkerDied(_gave_up(pack, error)) from None
+                        begin(pack, tried + 1)
+                    else:
+                        yield pack, outcome
+        finally:
+            for task in busy:
+                ray.cancel(task, force=True)
+            ray.kill(board)
+
+    @property
+    def _in_flight(self) -> int:
+        """How many packs are given to Ray: enough that no machine waits, and that one which grows sees why."""
+        return max(4, 2 * (self._count("CPU") if self._device == "cpu" else PARTS_OF_A_GPU * self._count("GPU")))
+
+    def _count(self, what: str) -> int:
+        return int(self._ray.cluster_resources().get(what, 0))
+
+    def _begin(self, function: Callable, pack: PlannedPack, board: Any) -> Any:
+        need = self._need(pack.condition)
+        memory = need.shared + len(pack.runs) * need.per_run
+        if self._device == "cuda":
+            share = min(1.0, math.ceil(PARTS_OF_A_GPU * memory / need.device) / PARTS_OF_A_GPU)
+            task = self._task(processors=1, gpus=share)
+        else:
+            task = self._task(processors=1, memory=min(memory + PROCESS, self._largest))
+        given = {"function": function, "board": board}
+        return task.remote(*self._about(pack.condition), _on_board, pack, given)
+
+    def _task(self, *, processors: int, gpus: float = 0, memory: int = 0) -> Any:
+        remote = self._ray.remote(_there)
+        return remote.options(num_cpus=processors, num_gpus=gpus, memory=memory or None, max_retries=0)
+
+    @property
+    def _largest(self) -> int:
+        """The memory that the largest machine gives to tasks: who asks for more would wait for ever."""
+        return int(max(node["Resources"].get("memory", 0) for node in self._ray.nodes() if node["Alive"]))
+
+    def _need(self, condition: Condition) -> _Need:
+        if condition not in self._needs:
+            self._needs[condition] = self.ask(_need, condition, device=self._device)
+        return self._needs[condition]
+
+    def _about(self, condition: Condition) -> tuple[str, str, Any]:
+        """What every task is given: our version, and the name of a graph with the graph, in the object store."""
+        name = condition.dataset
+        if name not in self._graphs:
+            self._graphs[name] = self._ray.put(cleaned(name))
+        return __version__, name, self._graphs[name]
+
+    def _understood(self, task: Any) -> Any:
+        """What a task returned; a mistake is told here."""
+        try:
+            outcome = self._ray.get(task)
+        except self._ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, ModuleNotFoundError):
+                raise MissingPackage(
+                    f"every machine of the Ray cluster must have what this one has, but one has {error.cause.msg!r}; "
+                    "install apgcn there."
+                ) from None
+            raise RuntimeError(f"in a Ray task:\n{error}") from None
+        if isinstance(outcome, _Mistake):
+            raise ApgcnError(outcome.sentence)
+        return outcome
+
+    def _board(self) -> Any:
+        """Where tasks write how far they are; on this machine, which lives as long as we do."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        here = NodeAffinitySchedulingStrategy(self._ray.get_runtime_context().get_node_id(), soft=False)
+        return self._ray.remote(_Board).options(num_cpus=0, scheduling_strategy=here).remote()
+
+
+class _Need(NamedTuple):
+    """Bytes: of a pack, of each of its runs, and of the device."""
+
+    shared: int
+    per_run: int
+    device: int
+
+
+def _need(condition: Condition, *, device: str) -> _Need:
+    graph, place = cleaned(condition.dataset), resolve(device)
+    model, _ = divide_settings(condition.model, dict(condition.settings))
+    return _Need(4 * model.floats_shared(graph), bytes_per_run(graph, model, place), memory_of(place))
+
+
+class _Board:
+    """How far each pack is."""
+
+    def __init__(self) -> None:
+        self._shares: dict[str, float] = {}
+
+    def tell(self, key: str, share: float) -> None:
+        self._shares[key] = share
+
+    def shares(self) -> dict[str, float]:
+        """What was told since the last time."""
+        told, self._shares = self._shares, {}
+        return told
+
+
+class _Mistake(NamedTuple):
+    """What a user can put right, found in a task."""
+
+    sentence: str
+
+
+def _there(version: str, dataset: str, graph: Graph, function: Callable, item: Any, given: dict[str, Any]) -> Any:
+    """What a task does."""
+    try:
+        if version != __version__:
+            raise InvalidInput(
+                f"every machine of the Ray cluster must have apgcn {version}, but {socket.gethostname()} has "
+                f"{__version__}; install the same there."
+            )
+        bring(dataset, graph)
+        return function(item, **given)
+    except (ApgcnError, OSError) as error:
+        return _Mistake(str(error))
+
+
+def _on_board(pack: PlannedPack, *, function: Callable[[PlannedPack, Report], Outcome], board: Any) -> Outcome:
+    """Work on a pack that writes on the board how far it is."""
+    return function(pack, from_time_to_time(lambda share: board.tell.remote(pack.key, share)))
+
+
+def _gave_up(pack: PlannedPack, error: Exception) -> str:
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return (
+        f"pack {pack.key} must be trained in {RETRIES + 1} attempts, but its process or machine died in each "
+        f"({reason.rstrip('.')}); what is done is kept: look at the cluster's memory and start again."
+    )
+
+
+def _ray() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingPackage('--executor ray needs Ray: pip install "apgcn[ray]"') from error
+    return ray
+
+
+def _connect(ray: Any, address: str | None, processors: int | None) -> bool:
+    """Connect to a cluster or start one; says whether this did it, and not somebody before."""
+    if ray.is_initialized():
+        return False
+    address = address or os.environ.get("RAY_ADDRESS")
+    if address:
+        _look(address)
+    started: dict[str, Any] = {"address": address} if address else {"address": "local", "num_cpus": processors}
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(
+            **started, logging_level="ERROR", log_to_driver=False, include_dashboard=False if not address else None
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise NoCluster(_nobody(address or "this machine", str(error))) from error
+    finally:
+        signal.signal(signal.SIGTERM, before)  # Ray takes it
+    return True
+
+
+def _look(address: str) -> None:
+    """Whether somebody listens there: Ray itself would wait for a minute and more."""
+    host, _, port = address.rpartition(":")
+    if "://" in address or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=ANSWERS_WITHIN).close()
+    except (OSError, OverflowError) as error:
+        raise NoCluster(_nobody(address, str(error))) from error
+
+
+def _nobody(address: str, reason: str) -> str:
+    return (
+        f"there must be a Ray cluster at {address}, but nobody answers ({reason.strip().splitlines()[0].rstrip('.')}); "
+        "start one with `ray start --head`, or leave --address out to use this machine alone."
+    )
