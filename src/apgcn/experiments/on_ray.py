@@ -177,11 +177,8 @@ class OnRay:
         try:
             outcome = self._ray.get(task)
         except self._ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, ModuleNotFoundError):
-                raise MissingPackage(
-                    f"every machine of the Ray cluster must have what this one has, but one has {error.cause.msg!r}; "
-                    "install apgcn there."
-                ) from None
+            if "No module named 'apgcn" in str(error):
+                raise MissingPackage("every machine of the Ray cluster must have apgcn, but one does not.") from None
             raise RuntimeError(f"in a Ray task:\n{error}") from None
         if isinstance(outcome, _Mistake):
             raise ApgcnError(outcome.sentence)

@@ -1,0 +1,176 @@
+"""A Ray cluster gives the records that this machine gives, whatever dies on the way."""
+
+import os
+import signal
+import socket
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+from test_fill import results
+
+from apgcn.cli import run
+from apgcn.errors import ApgcnError, MissingDevice, WorkerDied
+from apgcn.experiments import on_ray
+from apgcn.experiments.fill import Nobody, fill
+from apgcn.experiments.keys import Condition
+from apgcn.experiments.on_ray import OnRay
+from apgcn.experiments.pack import PlannedPack
+from apgcn.experiments.store import Store
+
+ray = pytest.importorskip("ray")
+from ray.cluster_utils import Cluster  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
+
+
+def plan():
+    """Twelve packs of two runs, of about a second each."""
+    conditions = [Condition.of_paper("cora", "apgcn", hidden=8 + number, max_epochs=40) for number in range(12)]
+    return [key for condition in conditions for key in condition.first_runs(2)]
+
+
+def pack_of(number):
+    return PlannedPack.of(Condition.of_paper("cora", "apgcn", hidden=8 + number).first_runs(1), "cpu")
+
+
+def dying(pack, report):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dying_once(pack, report, *, folder):
+    """The first attempt ends as if the machine had no memory left."""
+    mark = folder / pack.key
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    report(0.5)
+    return pack.key
+
+
+def mistaken(pack, report):
+    raise ApgcnError("penalty must be >= 0, got -1.")
+
+
+def failing(pack, report):
+    raise ZeroDivisionError("in the middle of work")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head that does not work and two machines that do, all of them on this one."""
+    folders = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = f"{Path(__file__).parent}{os.pathsep}{folders}"  # where what tasks do is found
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    made.workers = [made.add_node(num_cpus=1) for _ in range(2)]
+    os.environ["PYTHONPATH"] = folders
+    made.wait_for_nodes()
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+@pytest.fixture
+def executor(cluster):
+    with OnRay(cluster.address) as made:
+        yield made
+
+
+def test_a_task_that_dies_is_tried_again(executor, tmp_path):
+    items = [pack_of(number) for number in range(3)]
+    outcomes = list(executor.run(partial(dying_once, folder=tmp_path), items, lambda pack, share: None))
+    assert sorted((pack.key, outcome) for pack, outcome in outcomes) == sorted((pack.key, pack.key) for pack in items)
+
+
+def test_a_task_that_dies_every_time_is_reported_with_its_key(executor):
+    with pytest.raises(WorkerDied, match=rf"pack {pack_of(0).key} must be trained in 4 attempts, but its process"):
+        list(executor.run(dying, [pack_of(0)], lambda pack, share: None))
+
+
+def test_a_mistake_is_one_sentence_and_a_failure_is_not(executor):
+    with pytest.raises(ApgcnError, match=r"^penalty must be >= 0, got -1\.$"):
+        list(executor.run(mistaken, [pack_of(0)], lambda pack, share: None))
+    with pytest.raises(RuntimeError, match="ZeroDivisionError: in the middle of work"):
+        list(executor.run(failing, [pack_of(0)], lambda pack, share: None))
+
+
+def test_a_cluster_without_gpu_has_none(cluster):
+    with pytest.raises(MissingDevice, match="needs a GPU in the Ray cluster"):
+        OnRay(cluster.address, device="cuda")
+
+
+def test_tasks_ask_for_what_their_packs_are_estimated_to_need(cluster):
+    with OnRay(cluster.address) as executor:
+        condition = Condition.of_paper("cora", "apgcn")
+        need = executor.ask(on_ray._need, condition, device="cpu")
+        assert need.per_run > 0
+        assert need.device > need.per_run
+
+
+def test_a_machine_that_dies_changes_nothing(cluster, tmp_path):
+    """One of two is taken away when three packs are done; the records are those of this process alone."""
+    fill(Store(tmp_path / "here"), plan(), command="test")
+    finished, heard = [], []
+
+    class Watch(Nobody):
+        def progress(self, pack, share):
+            heard.append(share)
+
+        def finished(self, pack):
+            finished.append(pack.key)
+            if len(finished) == 3:
+                cluster.remove_node(cluster.workers.pop(), allow_graceful=False)
+
+    with OnRay(cluster.address) as executor:
+        assert "2 processors" in str(executor)
+        fill(Store(tmp_path / "there"), plan(), executor=executor, command="test", watch=Watch())
+        assert "1 processors" in str(executor)
+    assert not cluster.workers[1:]
+    assert len(finished) == 12
+    assert any(0 < share < 1 for share in heard)
+    assert results(tmp_path / "there") == results(tmp_path / "here")
+
+
+def test_without_a_cluster_one_is_started_and_ended(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    trials = ["--search", "penalty", "--trials", "1", "--runs", "1"]
+    ours = ["--executor", "ray", "--workers", "1", "--json"]
+    assert run(["tune", "cora", "--store", str(tmp_path / "s"), *trials, *ours]) == 0
+    assert "Ray: 1 machine, 1 processor" in capsys.readouterr().err
+    assert not ray.is_initialized()
+    assert len(Store(tmp_path / "s").records) == 2
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--executor", "ray", "--address", "127.0.0.1:PORT"], "there must be a Ray cluster at 127.0.0.1:"),
+        (["--executor", "ray", "--address", "nonsense"], "there must be a Ray cluster at nonsense"),
+        (["--executor", "spark"], "unknown executor 'spark'; known: local, ray."),
+        (["--address", "auto"], "--address must come with --executor ray"),
+        (["--executor", "ray", "--address", "auto", "--workers", "2"], "--workers must not come with --address"),
+        (["--executor", "ray", "--device", "tpu"], "device must be cpu, cuda or cuda:N, got 'tpu'"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(options, sentence, tmp_path, capsys):
+    port = str(free_port())
+    options = [option.replace("PORT", port) for option in options]
+    command = ["reproduce", "table2", "--datasets", "cora", "--store", str(tmp_path / "s"), "--runs", "1", *options]
+    assert run(command) == 2
+    told = capsys.readouterr().err.strip()
+    assert sentence in told
+    assert "\n" not in told
+    assert not (tmp_path / "s").exists()
+
+
+def test_without_ray_it_is_said_what_to_install(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert run(["tune", "cora", "--store", str(tmp_path / "s"), "--executor", "ray"]) == 2
+    assert 'needs Ray: pip install "apgcn[ray]"' in capsys.readouterr().err
