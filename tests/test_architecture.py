@@ -38,6 +38,7 @@ ORDER = [
     "ranks",
     "training",
     "own",
+    "distributed",
     "estimator",
     "explain",
     "experiments",

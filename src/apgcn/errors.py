@@ -16,6 +16,7 @@ class ApgcnError(Exception):
     """Something that the user can put right."""
 
     exit_status = 2
+    quiet = False  # whether another process says it
 
 
 class InvalidInput(ApgcnError, ValueError):
@@ -52,6 +53,12 @@ class MissingDevice(ApgcnError, RuntimeError):
 
 class NoCluster(ApgcnError, ConnectionError):
     """Nobody answers where a cluster should be."""
+
+
+class RankDied(ApgcnError, RuntimeError):
+    """A process that trains with us has ended, or cannot be reached."""
+
+    exit_status = 1
 
 
 class WorkerDied(ApgcnError, RuntimeError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -19,7 +19,7 @@ from apgcn.kernels.listening import Matrices
 from apgcn.noise import Coins, Noise, keep_factor
 from apgcn.pattern import Pattern
 from apgcn.sparse import SparseMatrix
-from apgcn.tensors import Adjacency, normalize
+from apgcn.tensors import Adjacency
 
 Step = Callable[[int, Tensor], Tensor]
 
@@ -178,7 +178,7 @@ def step_matrices(adjacency: Adjacency, rate: float, *, steps: int, noise: Noise
         return [adjacency.normalized] * steps
     kept = noise.keep(steps, adjacency.pattern.entries, rate=rate).to(adjacency.weights)
     dropped = drop_edges(adjacency, kept, factor=keep_factor(rate))  # (runs, steps, entries)
-    return [normalize(SparseMatrix(adjacency.pattern, weights)) for weights in dropped.unbind(1)]
+    return adjacency.normalize(dropped.unbind(1))
 
 
 def dropped_matrices(matrix: SparseMatrix, rate: float, *, steps: int, noise: Noise | None) -> list[SparseMatrix]:
@@ -186,7 +186,7 @@ def dropped_matrices(matrix: SparseMatrix, rate: float, *, steps: int, noise: No
     if noise is None or rate == 0:
         return [matrix] * steps
     kept = noise.keep(steps, matrix.pattern.entries, rate=rate).to(matrix.values)  # (runs, steps, entries)
-    return [SparseMatrix(matrix.pattern, values) for values in (kept * matrix.values).unbind(1)]
+    return [replace(matrix, values=values) for values in (kept * matrix.values).unbind(1)]
 
 
 def drop_edges(adjacency: Adjacency, kept: Tensor, *, factor: float) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,7 +27,11 @@ class Adjacency:
         The weight of each edge, 1 for a node's own entry.
     loops : Tensor of shape (entries,)
         1 at each node's own entry, 0 elsewhere.
+    whole : bool
+        Whether all nodes are here, so that loops can take many steps at once; see `distributed` for others.
     """
+
+    whole = True
 
     def __init__(self, adjacency: sparse.csr_matrix, *, device: torch.device | str, dtype: torch.dtype):
         heard = heard_matrix(adjacency)
@@ -41,14 +46,26 @@ class Adjacency:
     @cached_property
     def normalized(self) -> SparseMatrix:
         """D^-1/2 (A + I) D^-1/2 of the whole graph, with D the row sums of A + I."""
-        return normalize(SparseMatrix(self.pattern, self.weights))
+        return self.normalize([self.weights])[0]
 
     @cached_property
     def normalized_without_loops(self) -> SparseMatrix:
         """D^-1/2 A D^-1/2, with D the row sums of A, or 1 for who hears nobody but may be heard (directed edges)."""
-        matrix = SparseMatrix(self.pattern, self.weights * (1 - self.loops))
-        sums = matrix.row_sums()
-        return _scaled(matrix, sums.masked_fill(sums == 0, 1).rsqrt())
+        weights = self.weights * (1 - self.loops)
+        sums = SparseMatrix(self.pattern, weights).row_sums()
+        return self.scaled([weights], [sums.masked_fill(sums == 0, 1).rsqrt()])[0]
+
+    def normalize(self, weights: Sequence[Tensor]) -> list[SparseMatrix]:
+        """D^-1/2 W D^-1/2 of several sets of weights, with D the row sums of each W, which must be positive."""
+        return self.scaled(weights, [SparseMatrix(self.pattern, one).row_sums().rsqrt() for one in weights])
+
+    def scaled(self, weights: Sequence[Tensor], scales: Sequence[Tensor]) -> list[SparseMatrix]:
+        """Several sets of weights, rows and columns of each times a number of every node."""
+        matrices = []
+        for values, scale in zip(weights, scales, strict=True):
+            to_row, to_column = (scale.index_select(-1, end) for end in (self.pattern.rows, self.pattern.columns))
+            matrices.append(SparseMatrix(self.pattern, values * to_row * to_column))
+        return matrices
 
 
 def heard_matrix(adjacency: sparse.csr_matrix) -> sparse.csr_matrix:
@@ -57,17 +74,6 @@ def heard_matrix(adjacency: sparse.csr_matrix) -> sparse.csr_matrix:
     heard = (heard - sparse.diags(heard.diagonal()) + sparse.eye(heard.shape[0])).tocsr()
     heard.sort_indices()
     return heard
-
-
-def normalize(matrix: SparseMatrix) -> SparseMatrix:
-    """D^-1/2 M D^-1/2, with D the row sums of M, which must be positive."""
-    return _scaled(matrix, matrix.row_sums().rsqrt())
-
-
-def _scaled(matrix: SparseMatrix, scale: Tensor) -> SparseMatrix:
-    """Rows and columns times a number of their own."""
-    to_row, to_column = (scale.index_select(-1, end) for end in (matrix.pattern.rows, matrix.pattern.columns))
-    return SparseMatrix(matrix.pattern, matrix.dropped * to_row * to_column)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,14 +98,8 @@ class GraphTensors:
         cls, graph: Graph, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
     ) -> GraphTensors:
         """Lay a graph on a device."""
-        features: SparseMatrix | Tensor
-        if isinstance(graph.features, np.ndarray):
-            features = torch.as_tensor(graph.features.copy(), device=device, dtype=dtype)
-        else:
-            values = torch.as_tensor(graph.features.data.copy(), device=device, dtype=dtype)
-            features = SparseMatrix(Pattern(graph.features, device=device), values)
         return cls(
-            features=features,
+            features=features_of(graph.features, device=device, dtype=dtype),
             adjacency=Adjacency(graph.adjacency, device=device, dtype=dtype),
             labels=torch.as_tensor(graph.labels.copy(), device=device),
             classes=graph.num_classes,
@@ -108,3 +108,13 @@ class GraphTensors:
     @property
     def num_features(self) -> int:
         return (self.features.pattern if isinstance(self.features, SparseMatrix) else self.features).shape[1]
+
+
+def features_of(
+    features: sparse.csr_matrix | np.ndarray, *, device: torch.device | str, dtype: torch.dtype = torch.float32
+) -> SparseMatrix | Tensor:
+    """Features on a device, sparse or dense as they are."""
+    if isinstance(features, np.ndarray):
+        return torch.as_tensor(features.copy(), device=device, dtype=dtype)
+    values = torch.as_tensor(features.data.copy(), device=device, dtype=dtype)
+    return SparseMatrix(Pattern(features, device=device), values)

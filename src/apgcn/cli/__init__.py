@@ -86,7 +86,7 @@ def run(arguments: list[str]) -> int:
             raise KeyboardInterrupt
         return status
     except ApgcnError as error:
-        return _complain(str(error), error.exit_status)
+        return error.exit_status if error.quiet else _complain(str(error), error.exit_status)
     except UsageError as error:
         return _complain(error.format_message(), 2)  # type: ignore[attr-defined]
     except (KeyboardInterrupt, typer.Abort):

@@ -51,8 +51,8 @@ class Files:
         """Whether features come as they are, not as columns."""
         return self.graph is not None and self.graph.suffix.lower() == ".npz"
 
-    def read(self, reading: Reading, **trained: Any) -> ReadGraph:
-        """The graph, after saying what was left out or made up; `trained` is as in `assemble`."""
+    def read(self, reading: Reading, *, quiet: bool = False, **trained: Any) -> ReadGraph:
+        """The graph, after saying what was left out or made up, if not quiet; `trained` is as in `assemble`."""
         from apgcn.io.assembling import assemble
         from apgcn.io.own import read_graph, read_table
 
@@ -62,7 +62,8 @@ class Files:
             read = assemble(read_table(self.edges), read_table(self.nodes), reading, name="graph", **trained)
         else:
             raise InvalidInput("--edges and --nodes must be given together, or --graph.")
-        say_all(read.notes)
+        if not quiet:
+            say_all(read.notes)
         return read
 
 

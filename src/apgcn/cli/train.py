@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from apgcn.cli.catalogued import train_catalogued
+from apgcn.cli.distributed import train_catalogued_together, train_own_together
 from apgcn.cli.given import AS_JSON, EDGES, GRAPH, NODES, Files
 from apgcn.cli.own import train_own
 from apgcn.cli.settings import parse_settings
@@ -65,6 +66,12 @@ def train(
     trials: Annotated[
         int, typer.Option("--tune", metavar="TRIALS", help="Of one's own graph, search settings first: so many trials.")
     ] = 0,
+    distributed: Annotated[
+        bool, typer.Option("--distributed", help="One of several ranks that torchrun started: each has some rows.")
+    ] = False,
+    partition: Annotated[
+        str, typer.Option(help="With --distributed, who has which rows: auto, metis or blocks.")
+    ] = "auto",
     as_json: AS_JSON = False,
 ) -> None:
     """Train AP-GCN or another model on a benchmark graph or on one's own, and say how far its nodes listened."""
@@ -89,11 +96,33 @@ def train(
     )
     files = Files(edges, nodes, graph_file)
     check_whole("tune", trials, least=0)
+    if distributed:
+        if out is None:
+            raise InvalidInput("--distributed must come with --out, the new folder of the model.")
+        if trials or (runs > 1 and not files.given):
+            raise InvalidInput("--distributed trains one model: leave out --tune, and --runs of a benchmark graph.")
+    elif partition != "auto":
+        raise InvalidInput("--partition must come with --distributed.")
     if files.given:
         if dataset is not None or settings is not None:
             raise InvalidInput("one's own graph has no name in the catalogue and no settings there; leave them out.")
         if out is None:
             raise InvalidInput("--out must name the new folder of the model.")
+        if distributed:
+            train_own_together(
+                files,
+                reading,
+                model=model,
+                changes=parse_settings(typed, model=model),
+                initialisations=runs,
+                test_share=test_share,
+                seed=seed,
+                device=device,
+                partition=partition,
+                out=out,
+                as_json=as_json,
+            )
+            return
         train_own(
             files,
             reading,
@@ -114,6 +143,19 @@ def train(
         raise InvalidInput("--test-share is for one's own graph; the benchmark's splits have their test nodes.")
     if reading != Reading():
         raise InvalidInput("what columns mean is for one's own graph: give --edges and --nodes, too.")
+    if distributed and out is not None:
+        train_catalogued_together(
+            dataset or "cora",
+            model=model,
+            kind=settings,
+            changes=parse_settings(typed, model=model),
+            seed=seed,
+            device=device,
+            partition=partition,
+            out=out,
+            as_json=as_json,
+        )
+        return
     train_catalogued(
         dataset or "cora",
         model=model,

@@ -61,6 +61,7 @@ class APGCNSettings(ModelSettings):
     citation: ClassVar[str] = "Spinelli, Scardapane and Uncini, IEEE TNNLS 2020"
     given: ClassVar[tuple[Given, ...]] = (*_given("paper"), *_given("published"))
     to_need_less: ClassVar[str] = "make max_steps or hidden smaller"
+    by_rows: ClassVar[bool] = True
     in_loops: ClassVar[bool] = True  # its steps of listening can be written out
 
     hidden: int = 64

@@ -28,6 +28,7 @@ class APPNPSettings(ModelSettings):
     name: ClassVar[str] = "appnp"
     title: ClassVar[str] = "APPNP"
     citation: ClassVar[str] = "Gasteiger et al., ICLR 2019"
+    by_rows: ClassVar[bool] = True
     given: ClassVar[tuple[Given, ...]] = (
         protocol("published"),
         Given(

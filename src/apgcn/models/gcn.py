@@ -35,6 +35,7 @@ class GCNSettings(ModelSettings):
         Given("paper", AP_GCN, {"hidden": 64, "dropout": 0.5, "edge_dropout": 0.5, "l2": 0.0}, AMAZON_GRAPHS),
     )
     max_steps: ClassVar[int] = 2
+    by_rows: ClassVar[bool] = True
 
     hidden: int = 64
     dropout: float = 0.5

@@ -58,6 +58,7 @@ class ModelSettings:
     given: ClassVar[tuple[Given, ...]]  # settings, and where each comes from
     to_need_less: ClassVar[str] = "make hidden smaller"  # what to do when memory does not suffice
     has_weights: ClassVar[bool] = True  # it is trained from initial weights, run by run
+    by_rows: ClassVar[bool] = False  # it can be trained where nobody has all rows of the graph, see `distributed`
 
     @property
     def max_steps(self) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from apgcn.graph import Graph
 from apgcn.own.calibration import expected_calibration_error, reliability
 from apgcn.own.predicted import Predicted
@@ -12,14 +14,16 @@ from apgcn.splits import Split
 
 def judged(said: Predicted, graph: Graph, split: Split) -> dict[str, Any]:
     """For the stopping set, which has a say in the training, and the test set, which has none: as plain JSON values."""
-    found = {}
-    for name in ("stopping", "test"):
-        nodes = getattr(split, name)
-        labels, probabilities = graph.labels[nodes], said.probabilities[nodes]
-        found[name] = {
-            "nodes": len(nodes),
-            "accuracy": float((probabilities.argmax(axis=1) == labels).mean()) if len(nodes) else None,
-            "calibration_error": expected_calibration_error(probabilities, labels) if len(nodes) else None,
-            "reliability": [part._asdict() for part in reliability(probabilities, labels)] if len(nodes) else [],
-        }
-    return found
+    sets = {name: getattr(split, name) for name in ("stopping", "test")}
+    return {name: judged_on(said.probabilities[nodes], graph.labels[nodes]) for name, nodes in sets.items()}
+
+
+def judged_on(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
+    """The same for some nodes, from what is said of them and what they are."""
+    there = len(labels) > 0
+    return {
+        "nodes": len(labels),
+        "accuracy": float((probabilities.argmax(axis=1) == labels).mean()) if there else None,
+        "calibration_error": expected_calibration_error(probabilities, labels) if there else None,
+        "reliability": [part._asdict() for part in reliability(probabilities, labels)] if there else [],
+    }

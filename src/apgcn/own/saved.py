@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -55,11 +55,30 @@ def save_model(folder: Path, saved: SavedModel) -> None:
 
 def fill(folder: Path, saved: SavedModel) -> None:
     """Write into an existing folder."""
+    write_npz(folder / GRAPH, saved.graph)
+    describe(
+        folder,
+        saved.fitted,
+        name=saved.graph.name,
+        graph=fingerprint(saved.graph),
+        encoding=saved.encoding,
+        reading=saved.reading,
+    )
+
+
+def describe(
+    folder: Path,
+    fitted: Fitted,
+    *,
+    name: str,
+    graph: str,
+    encoding: Encoding | None = None,
+    reading: Reading | None = None,
+) -> None:
+    """Write the weights and what they mean into a folder that has the graph, of that name and fingerprint."""
     from safetensors.torch import save as as_bytes
 
-    fitted = saved.fitted
-    (folder / WEIGHTS).write_bytes(as_bytes({name: weight.contiguous() for name, weight in fitted.weights.items()}))
-    write_npz(folder / GRAPH, saved.graph)
+    (folder / WEIGHTS).write_bytes(as_bytes({part: weight.contiguous() for part, weight in fitted.weights.items()}))
     content = {
         "format": FORMAT,
         "apgcn": __version__,
@@ -69,12 +88,12 @@ def fill(folder: Path, saved: SavedModel) -> None:
         "classes": list(fitted.class_names),
         "features": fitted.features,
         "temperature": fitted.temperature,
-        "encoding": saved.encoding.as_json() if saved.encoding else None,
-        "reading": asdict(saved.reading) if saved.reading else None,
-        "graph": {"name": saved.graph.name, "fingerprint": fingerprint(saved.graph)},
-        "split": {"seed": fitted.split.seed} | {name: getattr(fitted.split, name).tolist() for name in SETS},
+        "encoding": encoding.as_json() if encoding else None,
+        "reading": asdict(reading) if reading else None,
+        "graph": {"name": name, "fingerprint": graph},
+        "split": {"seed": fitted.split.seed} | {part: getattr(fitted.split, part).tolist() for part in SETS},
         "notes": fitted.notes,
-        "checksums": {name: _checksum((folder / name).read_bytes()) for name in (WEIGHTS, GRAPH)},
+        "checksums": {part: _checksum_of_file(folder / part) for part in (WEIGHTS, GRAPH)},
     }
     content["checksum"] = _checksum_of(content)
     (folder / PAGE).write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
@@ -97,7 +116,7 @@ def load_model(folder: Path) -> SavedModel:
     content = _page(folder)
     try:
         for name in (WEIGHTS, GRAPH):
-            if _checksum(_bytes(folder / name)) != content["checksums"][name]:
+            if _checksum_of_file(folder / name) != content["checksums"][name]:
                 raise BrokenFile(
                     f"{folder / name} must be as it was saved, but it was altered or cut off; train again."
                 )
@@ -112,12 +131,24 @@ def load_model(folder: Path) -> SavedModel:
 
 def fingerprint(graph: Graph) -> str:
     """The same for two graphs with the same nodes, edges, features and labels."""
-    digest = hashlib.sha256()
     features = graph.features
     parts = (features,) if isinstance(features, np.ndarray) else (features.data, features.indices, features.indptr)
-    for array in (graph.adjacency.data, graph.adjacency.indices, graph.adjacency.indptr, *parts, graph.labels):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    digest.update(json.dumps([graph.class_names, graph.node_names, list(features.shape)]).encode())
+    arrays = (graph.adjacency.data, graph.adjacency.indices, graph.adjacency.indptr, *parts, graph.labels)
+    names = graph.class_names, graph.node_names
+    return fingerprint_of((np.ascontiguousarray(array) for array in arrays), *names, features.shape)
+
+
+def fingerprint_of(
+    pieces: Iterable[np.ndarray],
+    class_names: Sequence[str],
+    node_names: Sequence[str] | None,
+    shape: Sequence[int],
+) -> str:
+    """The same from the arrays of a graph, each in one or more pieces."""
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece.tobytes())
+    digest.update(json.dumps([class_names, node_names, list(shape)]).encode())
     return digest.hexdigest()
 
 
@@ -198,6 +229,16 @@ def _settings(kind: Any, given: Mapping[str, Any]) -> Any:
 def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
+    except OSError as error:
+        raise MissingFile(
+            f"{path} must be a file of a trained model, but cannot be read ({error.strerror})."
+        ) from error
+
+
+def _checksum_of_file(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise MissingFile(
             f"{path} must be a file of a trained model, but cannot be read ({error.strerror})."

@@ -50,7 +50,17 @@ class HistoryLog:
 
     def of_each_run(self, epochs: Sequence[int]) -> list[History]:
         """One history per run, of as many epochs as are said of each."""
-        table = np.full((len(Evaluation._fields), self._runs, len(self._epochs)), np.nan)
-        for epoch, (members, values) in enumerate(self._epochs):
-            table[:, members.cpu().numpy(), epoch] = values.cpu().numpy()
+        table = self.table().numpy()
         return [History(*table[:, number, :length].copy()) for number, length in enumerate(epochs)]
+
+    def table(self) -> Tensor:
+        """All of it, (kinds, runs, epochs); NaN after a run has left."""
+        table = torch.full((len(Evaluation._fields), self._runs, len(self._epochs)), torch.nan, dtype=torch.float64)
+        for epoch, (members, values) in enumerate(self._epochs):
+            table[:, members.cpu(), epoch] = values.cpu()
+        return table
+
+    def restore(self, table: Tensor) -> None:
+        """Go on from a table."""
+        everybody = torch.arange(self._runs)
+        self._epochs = [(everybody, values) for values in table.cpu().unbind(-1)]

@@ -13,6 +13,7 @@ from apgcn.devices import return_free_memory
 from apgcn.interrupts import uninterrupted
 from apgcn.models.network import ModelSettings, Network
 from apgcn.noise import Noise
+from apgcn.propagation import Propagated
 from apgcn.tensors import GraphTensors
 from apgcn.training.history import Evaluation, HistoryLog
 from apgcn.training.objective import Nodes, objective, regularisation
@@ -85,8 +86,7 @@ class Pack:
                 self.model.parameters(), lr=training.learning_rate, fused=True, capturable=on_gpu
             )
         self.stopping = EarlyStopping(len(runs), patience=training.patience, stop_on=training.stop_on, device=device)
-        self.train = Nodes.of([run.split.train for run in runs], graph.labels, what="training")
-        self.stop = Nodes.of([run.split.stopping for run in runs], graph.labels, what="stopping")
+        self.train, self.stop = self._sets()
         self.members = torch.arange(len(runs), device=device)  # which run stands where in the pack
         self.best = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
         self.best_epochs = torch.zeros(len(runs), dtype=torch.int64, device=device)
@@ -97,6 +97,13 @@ class Pack:
         self.now = torch.zeros((), dtype=torch.int64, device=device)  # the same, where the runs are
         self.look_every, self.together = (LOOK_EVERY, TOGETHER) if on_gpu else (1, 0.0)
         self._forget_records()
+
+    def _sets(self) -> tuple[Nodes, Nodes]:
+        """The nodes that train and those that say when to stop."""
+        return (
+            Nodes.of([run.split.train for run in self.runs], self.graph.labels, what="training"),
+            Nodes.of([run.split.stopping for run in self.runs], self.graph.labels, what="stopping"),
+        )
 
     def _forget_records(self) -> None:
         self._memory, self._rehearsing_since = SharedMemory(self.device), self.epochs
@@ -148,9 +155,17 @@ class Pack:
         self.noise.rewind()
         self.optimiser.zero_grad()  # of an attempt that failed
         outcome = self.model.at(self.train.index, self.graph, self.noise)
-        objective(self.model, outcome, self.train, l2=self.settings.l2).sum().backward()
+        self.loss(outcome).sum().backward()
+        self._learned()
         self.optimiser.step()
         self.optimiser.zero_grad()  # to None: a parameter that did not learn does not move, momentum included
+
+    def loss(self, outcome: Propagated) -> Tensor:
+        """The objective, one value per run."""
+        return objective(self.model, outcome, self.train, l2=self.settings.l2)
+
+    def _learned(self) -> None:
+        """The gradients of a step are there."""
 
     def assess(self) -> Evaluation:
         """Evaluate every run, and keep the weights of those that are at their best."""
@@ -165,7 +180,7 @@ class Pack:
     def evaluate(self) -> Evaluation:
         outcome = self.model(self.graph)
         return Evaluation(
-            training_loss=objective(self.model, outcome, self.train, l2=self.settings.l2),
+            training_loss=self.loss(outcome),
             stopping_loss=self.stop.cross_entropy(outcome.output),
             stopping_accuracy=self.stop.accuracy(outcome.output),
             steps_mean=outcome.steps.float().mean(1),
@@ -221,11 +236,15 @@ class Pack:
         return Progress(self.epochs, left + int((shares == 1).sum()), (left + float(shares.sum())) / len(self.runs))
 
     @torch.no_grad()
-    def results(self) -> list[RunResult]:
-        """Every run with its best weights, evaluated once more."""
+    def answers(self) -> Propagated:
+        """What every run says with its best weights, when all have left."""
         for name, weight in self.model.named_parameters():
             weight.data = self.kept[name]
-        logits, steps, remainder = (value.cpu().numpy() for value in self.model(self.graph))
+        return self.model(self.graph)
+
+    def results(self) -> list[RunResult]:
+        """Every run with its best weights, evaluated once more."""
+        logits, steps, remainder = (value.cpu().numpy() for value in self.answers())
         labels = self.graph.labels.cpu().numpy()
         best_epochs, epochs = self.lasted.tolist()
         histories = self.history.of_each_run(epochs)

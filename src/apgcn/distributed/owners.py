@@ -1,0 +1,46 @@
+"""Who owns which node? As few edges as possible between the ranks, and as many edges for each."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import numpy as np
+from scipy import sparse
+
+from apgcn.errors import MissingPackage, UnknownName
+
+WAYS = ("auto", "metis", "blocks")
+MOST = np.iinfo(np.int16).max  # ranks
+
+
+def way_of(name: str) -> str:
+    """`metis` or `blocks`; "auto" takes METIS where pymetis is installed."""
+    if name not in WAYS:
+        raise UnknownName("partition", name, WAYS)
+    there = find_spec("pymetis") is not None
+    if name == "metis" and not there:
+        raise MissingPackage('--partition metis needs pymetis: pip install "apgcn[metis]", or say --partition blocks')
+    return ("metis" if there else "blocks") if name == "auto" else name
+
+
+def in_blocks(pointers: np.ndarray, parts: int) -> np.ndarray:
+    """The owner of every node, (nodes,): neighbours in number stay together, in blocks of about as much work."""
+    nodes = len(pointers) - 1
+    work = pointers[1:].astype(np.float64) + np.arange(1, nodes + 1)  # edges and nodes so far
+    owner = np.ceil(work * parts / work[-1]).astype(np.int64) - 1
+    return np.clip(owner, 0, parts - 1).astype(np.int16)
+
+
+def by_metis(adjacency: sparse.csr_matrix, parts: int) -> np.ndarray:
+    """The owner of every node, (nodes,): METIS cuts few edges, whatever their direction."""
+    import pymetis
+
+    if parts == 1:
+        return np.zeros(adjacency.shape[0], np.int16)
+    both = (adjacency != 0).astype(np.int8)
+    if (both != both.T).nnz:
+        both = both.maximum(both.T)
+    both.setdiag(0)
+    both.eliminate_zeros()
+    found = pymetis.part_graph(parts, xadj=both.indptr, adjncy=both.indices)
+    return np.asarray(found[1], dtype=np.int16)

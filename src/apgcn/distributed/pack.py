@@ -1,0 +1,121 @@
+"""How does a pack train when each rank has some rows? As `Pack` does, with sums over all ranks.
+
+Every rank has all weights and takes the same step with them, so that what all of them know (losses, patience, the best
+weights) is known to each. Dropout is drawn by every rank from a tape of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from apgcn.distributed.adjacency import PartAdjacency
+from apgcn.distributed.exchange import Exchange
+from apgcn.distributed.part import Part
+from apgcn.distributed.world import World
+from apgcn.models.network import ModelSettings
+from apgcn.noise import Noise, seed_of
+from apgcn.propagation import Propagated
+from apgcn.tensors import GraphTensors, features_of
+from apgcn.training.history import Evaluation
+from apgcn.training.loop import Pack
+from apgcn.training.objective import Nodes, regularisation
+from apgcn.training.runs import Run
+from apgcn.training.settings import TrainingSettings
+
+
+@dataclass(frozen=True, eq=False)
+class PartNodes(Nodes):
+    """Those of a set that are on this rank; means are shares of the mean over all of them."""
+
+    total: int = 0
+
+    @property
+    def share(self) -> float:
+        return self.index.shape[1] / self.total
+
+    def select(self, runs: Tensor) -> Nodes:
+        """Some of the runs, given by their positions in the pack."""
+        return replace(self, index=self.index[runs], labels=self.labels[runs])
+
+    def cross_entropy(self, logits: Tensor) -> Tensor:
+        """What is here of the mean over the nodes, one value per run."""
+        return self.share * super().cross_entropy(logits) if self.share else _nothing(logits)
+
+    def accuracy(self, logits: Tensor) -> Tensor:
+        """What is here of the share of nodes that are right, one value per run."""
+        return self.share * super().accuracy(logits) if self.share else _nothing(logits).double()
+
+
+class PartPack(Pack):
+    """The rows of one rank of runs in training.
+
+    Parameters
+    ----------
+    world : World
+    part : Part
+    owner : array of shape (nodes,)
+        Who owns which node.
+    classes : int
+    runs : sequence of Run
+        All with the same split.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        part: Part,
+        owner: np.ndarray,
+        classes: int,
+        runs: Sequence[Run],
+        model: ModelSettings,
+        training: TrainingSettings,
+    ):
+        self.world, self.part, self.all_nodes = world, part, len(owner)
+        adjacency = PartAdjacency(part, Exchange.of(part, owner, world), device=world.device)
+        labels = torch.as_tensor(part.labels.copy(), device=world.device)
+        graph = GraphTensors(features_of(part.features, device=world.device), adjacency, labels, classes)
+        super().__init__(graph, runs, model, training)
+        if world.size > 1:
+            seeds = [seed_of(run.noise_seed, world.rank, world.size) for run in runs]
+            self.noise = Noise(seeds, device=world.device)
+
+    def _sets(self) -> tuple[Nodes, Nodes]:
+        split, labels = self.runs[0].split, self.graph.labels
+        return self._set(split.train, labels), self._set(split.stopping, labels)
+
+    def _set(self, nodes: np.ndarray, labels: Tensor) -> PartNodes:
+        here = torch.as_tensor(self.part.local(nodes), device=labels.device).expand(len(self.runs), -1)
+        return PartNodes(here, labels[here], len(nodes))
+
+    def loss(self, outcome: Propagated) -> Tensor:
+        """What is here of the objective, one value per run; the ranks' sum is the objective."""
+        entropy = self.train.cross_entropy(outcome.output)
+        weights = regularisation(self.model, l2=self.settings.l2) / self.world.size
+        share = self.train.share  # type: ignore[attr-defined]
+        cost = share * self.model.penalties(outcome, self.train.index) if share else _nothing(outcome.cost[..., None])
+        return entropy + weights + cost
+
+    def _learned(self) -> None:
+        self.world.add_up([weight.grad for weight in self.model.parameters() if weight.grad is not None])
+
+    def evaluate(self) -> Evaluation:
+        """As one rank would that has all rows."""
+        with torch.no_grad():
+            outcome = self.model(self.graph)
+            here = Evaluation(
+                training_loss=self.loss(outcome),
+                stopping_loss=self.stop.cross_entropy(outcome.output),
+                stopping_accuracy=self.stop.accuracy(outcome.output),
+                steps_mean=outcome.steps.double().sum(1) / self.all_nodes,
+            )
+            return Evaluation(*self.world.sums(*here))
+
+
+def _nothing(values: Tensor) -> Tensor:
+    """Zero, one value per run, that depends on all values: gradients must find their way through all ranks."""
+    return 0 * values.sum((1, 2))

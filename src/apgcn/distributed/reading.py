@@ -1,0 +1,207 @@
+"""How does a rank read its rows of an archive that is larger than its memory? Piece by piece, keeping what is its own.
+
+Archives are those of `io.npz.write_npz`. Labels and row pointers are read whole: a few bytes for every node.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from scipy import sparse
+
+from apgcn.distributed.owners import by_metis, in_blocks
+from apgcn.distributed.part import Part, Rows, heard_by
+from apgcn.errors import BrokenFile, MissingFile
+from apgcn.own.saved import fingerprint_of
+
+PIECE = 2**22  # entries that are looked at together
+
+
+class Archive:
+    """A graph in a file, of which nobody holds more than a part.
+
+    Attributes
+    ----------
+    nodes, features : int
+    labels : array of shape (nodes,)
+    class_names : tuple of str
+    digest : str
+        The same for two files with the same members.
+    """
+
+    def __init__(self, path: Path):
+        self.path = Path(path)
+        with self._broken(), self._open() as archive:
+            members = {one.filename.removesuffix(".npy"): one for one in archive.infolist()}
+            self.digest = "".join(f"{name} {one.CRC:08x} {one.file_size}\n" for name, one in sorted(members.items()))
+            self._members = set(members)
+            self.labels = self._whole(archive, "labels")
+            self._pointers = self._whole(archive, "adj_indptr")
+            names = self._whole(archive, "class_names")
+            self.features = int(self._shape(archive)[1])
+        self.nodes = len(self._pointers) - 1
+        self.class_names = tuple(map(str, names))
+        if len(self.labels) != self.nodes:
+            raise BrokenFile(f"{path} has {self.nodes} nodes but {len(self.labels)} labels.")
+
+    def owners(self, parts: int, way: str) -> np.ndarray:
+        """The owner of every node, (nodes,)."""
+        if way == "blocks":
+            return in_blocks(self._pointers, parts)
+        with self._broken(), self._open() as archive:
+            columns = self._whole(archive, "adj_indices")
+        ones = np.ones(len(columns), np.int8)
+        matrix = sparse.csr_matrix((ones, columns, self._pointers), shape=(self.nodes, self.nodes))
+        return by_metis(matrix, parts)
+
+    def part(self, owner: np.ndarray, rank: int) -> Part:
+        """What a rank holds."""
+        own = np.flatnonzero(owner == rank)
+        with self._broken(), self._open() as archive:
+            heard, ghosts = heard_by(self._edges(archive), owner, rank)
+            features = self._features(archive, owner == rank)
+        return Part(own, ghosts, heard, features, self.labels[own])
+
+    def _edges(self, archive: zipfile.ZipFile) -> Rows:
+        members = _Member(archive, "adj_indices"), _Member(archive, "adj_data")
+        for first, last in _pieces(self._pointers):
+            count = int(self._pointers[last] - self._pointers[first])
+            columns, values = (member.read(count) for member in members)
+            self._check(columns, values, self._pointers[first : last + 1], width=self.nodes)
+            if (values < 0).any():
+                raise ValueError("edge weights must be > 0")
+            yield np.repeat(np.arange(first, last), np.diff(self._pointers[first : last + 1])), columns, values
+
+    def _features(self, archive: zipfile.ZipFile, ours: np.ndarray) -> sparse.csr_matrix | np.ndarray:
+        if "attr_dense" in self._members:
+            member = _Member(archive, "attr_dense")
+            rows = max(1, PIECE // self.features)
+            pieces = [
+                member.read(self.features * len(ours[first : first + rows])).reshape(-1, self.features)[
+                    ours[first : first + rows]
+                ]
+                for first in range(0, self.nodes, rows)
+            ]
+            return np.concatenate(pieces).astype(np.float32, copy=False)
+        pointers = self._whole(archive, "attr_indptr")
+        members = _Member(archive, "attr_indices"), _Member(archive, "attr_data")
+        kept: list[sparse.csr_matrix] = []
+        for first, last in _pieces(pointers):
+            count = int(pointers[last] - pointers[first])
+            columns, values = (member.read(count) for member in members)
+            self._check(columns, values, pointers[first : last + 1], width=self.features)
+            start = pointers[first : last + 1] - pointers[first]
+            piece = sparse.csr_matrix((values, columns, start), shape=(last - first, self.features))
+            kept.append(piece[ours[first:last]])
+        return sparse.csr_matrix(sparse.vstack(kept, format="csr"), dtype=np.float32)
+
+    def fingerprint(self) -> str:
+        """As `own.saved.fingerprint` of the graph that the file holds."""
+        dense = "attr_dense" in self._members
+        parts = ["attr_dense"] if dense else ["attr_data", "attr_indices", "attr_indptr"]
+        with self._broken(), self._open() as archive:
+            arrays = (
+                piece
+                for name in ("adj_data", "adj_indices", "adj_indptr", *parts, "labels")
+                for piece in _Member(archive, name).pieces()
+            )
+            names = self.names(np.arange(self.nodes)) if "node_names" in self._members else None
+            return fingerprint_of(arrays, self.class_names, names, (self.nodes, self.features))
+
+    def names(self, nodes: np.ndarray) -> list[str]:
+        """What some nodes, in order, are called."""
+        if "node_names" not in self._members:
+            return [str(node) for node in nodes]
+        with self._broken(), self._open() as archive:
+            found, first = [], 0
+            for piece in _Member(archive, "node_names").pieces():
+                here = nodes[(nodes >= first) & (nodes < first + len(piece))] - first
+                found += [str(name) for name in piece[here]]
+                first += len(piece)
+            return found
+
+    def _check(self, columns: np.ndarray, values: np.ndarray, pointers: np.ndarray, *, width: int) -> None:
+        """Whether rows are as `write_npz` writes them: in order, nothing twice, no zero."""
+        if values.dtype != np.float32 or columns.dtype != np.int32 or pointers.dtype != np.int32:
+            raise ValueError("matrices must hold float32, their places int32")
+        if not len(columns):
+            return
+        if not 0 <= columns.min() <= columns.max() < width:
+            raise ValueError(f"places must be from 0 to {width - 1}")
+        rising = np.diff(columns) > 0
+        starts = pointers[1:-1] - pointers[0]
+        rising[starts[(starts > 0) & (starts < len(columns))] - 1] = True
+        if not rising.all() or not np.isfinite(values).all() or (values == 0).any():
+            raise ValueError("rows must be in order, without zeros, and finite")
+
+    def _shape(self, archive: zipfile.ZipFile) -> Any:
+        if "attr_dense" in self._members:
+            return _Member(archive, "attr_dense").shape
+        return self._whole(archive, "attr_shape")
+
+    def _whole(self, archive: zipfile.ZipFile, name: str) -> np.ndarray:
+        member = _Member(archive, name)
+        return member.read(int(np.prod(member.shape))).reshape(member.shape)
+
+    @contextmanager
+    def _open(self) -> Iterator[zipfile.ZipFile]:
+        try:
+            file: BinaryIO = self.path.open("rb")
+        except OSError as error:
+            raise MissingFile(f"{self.path} must be a graph archive, but cannot be read ({error.strerror}).") from error
+        with file, zipfile.ZipFile(file) as archive:
+            yield archive
+
+    @contextmanager
+    def _broken(self) -> Iterator[None]:
+        try:
+            yield
+        except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OverflowError, NotImplementedError) as error:
+            if isinstance(error, BrokenFile):
+                raise
+            raise BrokenFile(
+                f"{self.path} is not an archive that `write_npz` wrote ({type(error).__name__}: {error})."
+            ) from error
+
+
+class _Member:
+    """An array of an archive, read from the front; nothing is unpickled."""
+
+    def __init__(self, archive: zipfile.ZipFile, name: str):
+        self._file = archive.open(f"{name}.npy")
+        version = np.lib.format.read_magic(self._file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        self.shape, by_columns, self._dtype = read(self._file)
+        if self._dtype.hasobject or (by_columns and len(self.shape) > 1):
+            raise ValueError(f"{name} must hold plain numbers, row by row")
+
+    def pieces(self) -> Iterator[np.ndarray]:
+        """All values, in pieces."""
+        left = int(np.prod(self.shape))
+        while left:
+            piece = self.read(min(left, PIECE))
+            left -= len(piece)
+            yield piece
+
+    def read(self, count: int) -> np.ndarray:
+        """The next values."""
+        size = count * self._dtype.itemsize
+        content = self._file.read(size)
+        if len(content) < size:
+            raise EOFError("the file ends too early")
+        return np.frombuffer(content, self._dtype)
+
+
+def _pieces(pointers: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Rows from first to last, in pieces of about as many entries."""
+    rows, first = len(pointers) - 1, 0
+    while first < rows:
+        last = int(np.searchsorted(pointers, pointers[first] + PIECE, side="right")) - 1
+        last = min(max(last, first + 1), rows)
+        yield first, last
+        first = last

@@ -1,0 +1,110 @@
+"""What do ranks leave behind? One folder, as one rank would, and predictions of each rank's nodes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+
+from apgcn.distributed.fitting import FittedPart
+from apgcn.distributed.reading import Archive
+from apgcn.distributed.sources import InMemory, Source
+from apgcn.distributed.training import Trained
+from apgcn.distributed.world import World
+from apgcn.errors import InvalidInput
+from apgcn.graph import Graph
+from apgcn.io.assembling import ReadGraph
+from apgcn.io.folders import new_folder
+from apgcn.own.fitted import Fitted
+from apgcn.own.predictions import write_predictions
+from apgcn.own.saved import GRAPH, SavedModel, describe, fill
+from apgcn.training.result import RunResult
+
+PREDICTIONS = "predictions"  # a folder in that of the model
+
+
+@contextmanager
+def folder_of_all(world: World, out: Path) -> Iterator[Path]:
+    """A new folder, made by rank 0, which all ranks can write to; whole or not at all."""
+    with ExitStack() as stack:
+        made = world.together(lambda: stack.enter_context(new_folder(out)) if world.rank == 0 else None)
+        folder = Path(world.all_say(str(made) if made else "")[0])
+
+        def look() -> None:
+            if not folder.is_dir():
+                raise InvalidInput(f"--out must be in a folder that all ranks share, but {out} is not here.")
+
+        world.together(look)
+        yield folder
+
+
+def save_predictions(world: World, folder: Path, source: Source, trained: Trained, made: FittedPart) -> None:
+    """Every rank writes a table of its nodes, in the order of the graph."""
+    part = trained.pack.part
+    (folder / PREDICTIONS).mkdir(exist_ok=True)
+    nobody = sparse.csr_matrix((len(part.own), len(part.own)))
+    alone = Graph(
+        nobody,
+        np.zeros((len(part.own), 1)),
+        part.labels,
+        class_names=source.class_names,
+        node_names=tuple(source.names(part.own)),
+    )
+    name = f"part-{world.rank:05d}-of-{world.size:05d}.csv"
+    write_predictions(folder / PREDICTIONS / name, alone, made.said, source.class_names)
+
+
+def save_model(folder: Path, fitted: Fitted, source: Source, read: ReadGraph | None, *, name: str) -> None:
+    """What `apgcn train --out` writes of one's own graph; an archive is copied as it is."""
+    if isinstance(source, InMemory):
+        fill(folder, SavedModel(fitted, source.graph, *((read.encoding, read.reading) if read else (None, None))))
+        return
+    assert isinstance(source, Archive)
+    shutil.copyfile(source.path, folder / GRAPH)
+    describe(folder, fitted, name=name, graph=source.fingerprint())
+
+
+def gathered(world: World, trained: Trained, labels: np.ndarray) -> list[RunResult]:
+    """The runs as one rank would have them, at rank 0; elsewhere none."""
+    pack, said = trained.pack, trained.said
+    own = world.to_first(torch.as_tensor(pack.part.own, device=world.device))
+    values = [world.to_first(value.transpose(0, 1)).transpose(0, 1).numpy() for value in said]  # nodes first
+    if world.rank:
+        return []
+    order = np.argsort(own.numpy())
+    logits, steps, remainder = (value[:, order] for value in values)
+    best_epochs, epochs = pack.lasted.tolist()
+    histories = pack.history.of_each_run(epochs)
+    return [
+        RunResult(
+            run=run,
+            logits=logits[number],
+            steps=steps[number],
+            remainder=remainder[number],
+            weights={name: weight[number : number + 1].cpu().clone() for name, weight in pack.kept.items()},
+            history=histories[number],
+            best_epoch=best_epochs[number],
+            labels=labels,
+        )
+        for number, run in enumerate(pack.runs)
+    ]
+
+
+def traffic_of(world: World, trained: Trained, *, seconds: float) -> list[dict[str, Any]]:
+    """What each rank has said, as plain JSON values; `seconds` are those of the whole training."""
+    said = world.traffic
+    own = {
+        "rows": len(trained.pack.part.own),
+        "ghosts": len(trained.pack.part.ghosts),
+        "bytes": said.bytes,
+        "exchanges": said.exchanges,
+        "bytes_per_exchange": said.bytes / max(1, said.exchanges),
+        "share_of_time": min(1.0, said.seconds / seconds),
+    }
+    return world.all_say(own)

@@ -1,0 +1,69 @@
+"""Where does a rank get its rows from? From a graph in memory, or from an archive that nobody reads as a whole."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from apgcn.distributed.owners import by_metis, in_blocks
+from apgcn.distributed.part import Part, part_of
+from apgcn.graph import Graph
+from apgcn.own.saved import fingerprint
+
+
+class Source(Protocol):
+    """A graph of which every rank takes its part; `reading.Archive` is another one."""
+
+    @property
+    def nodes(self) -> int: ...
+
+    @property
+    def features(self) -> int: ...
+
+    @property
+    def labels(self) -> np.ndarray: ...
+
+    @property
+    def class_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def digest(self) -> str:
+        """The same on two ranks that see the same graph."""
+        ...
+
+    def owners(self, parts: int, way: str) -> np.ndarray:
+        """The owner of every node, (nodes,)."""
+        ...
+
+    def part(self, owner: np.ndarray, rank: int) -> Part:
+        """What a rank holds."""
+        ...
+
+    def names(self, nodes: np.ndarray) -> list[str]:
+        """What some nodes, in order, are called."""
+        ...
+
+
+class InMemory:
+    """A graph that every rank has read as a whole, and lets go of but for its rows."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.nodes, self.features = graph.num_nodes, graph.num_features
+        self.labels, self.class_names = graph.labels, graph.class_names
+        self.digest = fingerprint(graph)
+
+    def owners(self, parts: int, way: str) -> np.ndarray:
+        """The owner of every node, (nodes,)."""
+        adjacency = self.graph.adjacency
+        return by_metis(adjacency, parts) if way == "metis" else in_blocks(adjacency.indptr, parts)
+
+    def part(self, owner: np.ndarray, rank: int) -> Part:
+        """What a rank holds."""
+        return part_of(self.graph, owner, rank)
+
+    def names(self, nodes: np.ndarray) -> list[str]:
+        """What some nodes, in order, are called."""
+        ids = self.graph.ids
+        return [ids[node] for node in nodes]

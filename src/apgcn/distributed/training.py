@@ -1,0 +1,181 @@
+"""How do ranks train one model? Each takes its part, all take the same steps, and rank 0 keeps a checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from apgcn import __version__
+from apgcn.checks import as_plain
+from apgcn.devices import one_thread, return_free_memory
+from apgcn.distributed.checkpoint import read_checkpoint, restore, write_checkpoint
+from apgcn.distributed.owners import way_of
+from apgcn.distributed.pack import PartPack
+from apgcn.distributed.sources import Source
+from apgcn.distributed.world import World
+from apgcn.errors import InvalidInput, RankDied
+from apgcn.models.network import ModelSettings
+from apgcn.propagation import Propagated
+from apgcn.training.loop import TIDY_EVERY, Progress
+from apgcn.training.runs import Run
+from apgcn.training.settings import TrainingSettings
+
+KEEP_EVERY = 5.0  # seconds: a checkpoint
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A pack that all ranks have trained, seen from one of them.
+
+    Attributes
+    ----------
+    pack : PartPack
+    said : Propagated
+        What the best weights of every run say of the rows that are here.
+    notes : list of str
+        What a user should know about the parts.
+    """
+
+    pack: PartPack
+    said: Propagated
+    notes: list[str]
+
+
+def train_together(
+    world: World,
+    source: Source,
+    runs: Sequence[Run],
+    model: ModelSettings,
+    training: TrainingSettings,
+    *,
+    partition: str = "auto",
+    checkpoint: Path | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Trained:
+    """Train runs of one split as one pack, whose rows lie on the ranks.
+
+    Parameters
+    ----------
+    partition : str
+        "metis", "blocks", or "auto".
+    checkpoint : path, optional
+        Of rank 0: from there it goes on if the file is there, and there it is kept from time to time.
+
+    Raises
+    ------
+    InvalidInput
+        If the ranks see different graphs, or the model cannot be trained in parts.
+    RankDied
+        If a rank ends before the training does.
+    """
+    model, training = as_plain(model), as_plain(training)
+    if not model.by_rows:
+        raise InvalidInput(f"--distributed must have a model that listens in steps, but {model.title} needs all rows.")
+    check_same(world, source)
+    ways = world.all_say(world.together(lambda: way_of(partition)))
+    way = "metis" if set(ways) == {"metis"} else "blocks"
+    owner = world.array_from_first(
+        source.owners(world.size, way) if world.rank == 0 else None, length=source.nodes, dtype=np.int16
+    )
+    part = world.together(lambda: source.part(owner, world.rank))
+    with one_thread():
+        pack = PartPack(world, part, owner, len(source.class_names), runs, model, training)
+        facts = _facts(world, source, runs, model, training)
+        _go_on(world, pack, checkpoint, facts)
+        kept = Kept(checkpoint if world.rank == 0 else None)
+        try:
+            while pack.going:
+                pack.epoch()
+                if pack.epochs % TIDY_EVERY == 0 and world.device.type == "cpu":
+                    return_free_memory()
+                kept.keep(pack, facts)
+                if progress:
+                    progress(pack.progress())
+            said = pack.answers()
+        except RankDied as error:
+            raise RankDied(f"{error}; {kept}.") from error
+    return Trained(pack, said, _notes(world, pack, partition, way))
+
+
+def check_same(world: World, source: Source) -> None:
+    """Whether all ranks see the same graph, in words if not."""
+    digests = world.all_say([source.digest, source.nodes])
+    for rank, (digest, nodes) in enumerate(digests):
+        if digest != digests[0][0]:
+            raise InvalidInput(
+                f"all ranks must see the same graph, but that of rank {rank} ({nodes:,} nodes) differs from that of "
+                f"rank 0 ({digests[0][1]:,} nodes); copy the file again, or use a folder that all of them share."
+            )
+
+
+class Kept:
+    """The checkpoint of rank 0, which the others do not write."""
+
+    def __init__(self, path: Path | None):
+        self._path, self._at, self._epochs = path, -np.inf, 0
+
+    def keep(self, pack: PartPack, facts: dict[str, Any]) -> None:
+        """Write it, if the last one is old."""
+        if self._path is not None and pack.going and time.monotonic() - self._at > KEEP_EVERY:
+            write_checkpoint(self._path, pack, facts)
+            self._at, self._epochs = time.monotonic(), pack.epochs
+
+    def __str__(self) -> str:
+        if self._path is None:
+            return "rank 0 keeps a checkpoint, from which the same command goes on"
+        if not self._epochs:
+            return "nothing was learned yet"
+        return f"what was learned in {self._epochs} epochs is kept: the same command goes on from there"
+
+
+def _go_on(world: World, pack: PartPack, path: Path | None, facts: dict[str, Any]) -> None:
+    """Take up the checkpoint of rank 0, where there is one."""
+
+    def read() -> tuple[dict[str, Tensor], int] | None:
+        there = world.rank == 0 and path is not None and path.is_file()
+        return read_checkpoint(path, facts) if there and path is not None else None
+
+    found = world.together(read)
+    state, epochs = found or ({}, 0)
+    shapes = {name: [list(tensor.shape), str(tensor.dtype).removeprefix("torch.")] for name, tensor in state.items()}
+    shapes, epochs = world.all_say([shapes, epochs])[0]
+    if not shapes:
+        return
+    common = {
+        name: world.from_first(state.get(name), shape=tuple(shape), dtype=getattr(torch, dtype))
+        for name, (shape, dtype) in shapes.items()
+    }
+    restore(pack, common, epochs)
+
+
+def _facts(
+    world: World, source: Source, runs: Sequence[Run], model: ModelSettings, training: TrainingSettings
+) -> dict[str, Any]:
+    """Which training it is; with dropout another number of ranks gives another one."""
+    return {
+        "version": __version__,
+        "graph": source.digest,
+        "model": [model.name, vars(model)],
+        "training": vars(training),
+        "runs": [str(run.noise_seed) for run in runs],
+        "ranks": world.size,
+    }
+
+
+def _notes(world: World, pack: PartPack, partition: str, way: str) -> list[str]:
+    counts = world.all_say([len(pack.part.own), len(pack.part.ghosts), len(pack.part.local(pack.runs[0].split.train))])
+    notes = [
+        f"rank {rank}: {rows:,} rows, and {ghosts:,} of others that they hear"
+        + ("" if trains else "; none of them trains, it serves the others")
+        for rank, (rows, ghosts, trains) in enumerate(counts)
+    ]
+    if partition == "auto" and way == "blocks" and world.size > 1:
+        notes.append('rows are divided into blocks; pip install "apgcn[metis]" divides them so that ranks talk less')
+    return notes
