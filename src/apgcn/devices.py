@@ -6,6 +6,7 @@ import ctypes
 import os
 import platform
 import re
+import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,6 +63,11 @@ def _limit_of_the_container() -> int:
         if text.isdigit():
             return int(text)
     return 2**63
+
+
+def peak_memory() -> int:
+    """The most bytes beside the processor that this process has ever had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def return_free_memory() -> None:

@@ -10,7 +10,7 @@ from scipy import sparse
 from apgcn.errors import MissingPackage, UnknownName
 
 WAYS = ("auto", "metis", "blocks")
-MOST = np.iinfo(np.int16).max  # ranks
+NODE = 16  # edges are about as much work, and take as much memory, as a node
 
 
 def way_of(name: str) -> str:
@@ -26,7 +26,7 @@ def way_of(name: str) -> str:
 def in_blocks(pointers: np.ndarray, parts: int) -> np.ndarray:
     """The owner of every node, (nodes,): neighbours in number stay together, in blocks of about as much work."""
     nodes = len(pointers) - 1
-    work = pointers[1:].astype(np.float64) + np.arange(1, nodes + 1)  # edges and nodes so far
+    work = pointers[1:].astype(np.float64) + NODE * np.arange(1, nodes + 1)  # so far
     owner = np.ceil(work * parts / work[-1]).astype(np.int64) - 1
     return np.clip(owner, 0, parts - 1).astype(np.int16)
 
@@ -42,5 +42,6 @@ def by_metis(adjacency: sparse.csr_matrix, parts: int) -> np.ndarray:
         both = both.maximum(both.T)
     both.setdiag(0)
     both.eliminate_zeros()
-    found = pymetis.part_graph(parts, xadj=both.indptr, adjncy=both.indices)
+    edges = pymetis.CSRAdjacency(adj_starts=both.indptr, adjacent=both.indices)
+    found = pymetis.part_graph(parts, edges, vweights=NODE + np.diff(both.indptr))
     return np.asarray(found[1], dtype=np.int16)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
+from apgcn.devices import peak_memory
 from apgcn.distributed.fitting import FittedPart
 from apgcn.distributed.reading import Archive
 from apgcn.distributed.sources import InMemory, Source
@@ -106,5 +107,6 @@ def traffic_of(world: World, trained: Trained, *, seconds: float) -> list[dict[s
         "exchanges": said.exchanges,
         "bytes_per_exchange": said.bytes / max(1, said.exchanges),
         "share_of_time": min(1.0, said.seconds / seconds),
+        "peak_memory": peak_memory(),
     }
     return world.all_say(own)
