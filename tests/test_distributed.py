@@ -32,8 +32,11 @@ STILL = ["--set", "dropout=0", "--set", "edge_dropout=0"]
 ROOT = Path(__file__).parents[1]
 
 
-def start(ranks, arguments, *, port=None, cwd=None, arguments_of=None):
-    """Processes as `torchrun` would start them; `arguments_of` gives a rank other ones."""
+PLAIN = "import sys; sys.modules['numba'] = None; from apgcn.cli import main; main()"
+
+
+def start(ranks, arguments, *, plain=False, arguments_of=None):
+    """Processes as `torchrun` would start them; `arguments_of` gives a rank other ones, plain ones have no numba."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
@@ -42,10 +45,14 @@ def start(ranks, arguments, *, port=None, cwd=None, arguments_of=None):
         given = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **{name: str(value) for name, value in given.items()}}
         mine = (arguments_of or {}).get(rank, arguments)
-        command = [sys.executable, "-m", "apgcn", "train", *map(str, mine), "--distributed"]
+        command = [sys.executable, *(["-c", PLAIN] if plain else ["-m", "apgcn"])]
         processes.append(
             subprocess.Popen(
-                command, env=environment, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+                [*command, "train", *map(str, mine), "--distributed"],
+                env=environment,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
             )
         )
     return processes
@@ -186,27 +193,35 @@ def test_without_pymetis_there_are_blocks(monkeypatch):
 # --- training ---
 
 
+FROZEN = ["--set", "freeze_halted=true", "--penalty", "1", "--set", "halting_every=1", "--set", "learning_rate=0.03"]
+
+
 @pytest.mark.parametrize(
-    ("ranks", "options"),
+    ("ranks", "options", "plain"),
     [
-        (2, []),
-        (2, ["--set", "freeze_halted=true", "--partition", "blocks"]),
-        (3, ["--model", "ap-appnp", "--partition", "blocks"]),
-        (2, ["--model", "ap-arma"]),
-        (2, ["--model", "gcn"]),
-        (2, ["--model", "appnp"]),
+        (2, [], False),
+        (2, [], True),
+        (2, [*FROZEN, "--partition", "blocks"], False),
+        (2, FROZEN, True),
+        (3, [*FROZEN, "--model", "ap-appnp", "--partition", "blocks"], False),
+        (2, ["--model", "ap-appnp"], False),
+        (2, ["--model", "ap-arma"], False),
+        (2, ["--model", "gcn"], False),
+        (2, ["--model", "appnp"], False),
     ],
 )
-def test_ranks_learn_what_one_process_learns(ranks, options, benchmark_graph, tmp_path):
+def test_ranks_learn_what_one_process_learns(ranks, options, plain, benchmark_graph, tmp_path):
     """Losses of fifty epochs without dropout, from the same key and seed."""
     benchmark_graph("cora_ml")
     common = ["cora_ml", "--set", "max_epochs=50", "--set", "patience=50", *STILL]
     alone = [option for option in options if option not in ("--partition", "blocks")]
     assert run(["train", *common, *alone, "--out", str(tmp_path / "alone")]) == 0
-    together(ranks, [*common, *options, "--out", tmp_path / "together"])
+    together(ranks, [*common, *options, "--out", tmp_path / "together"], plain=plain)
     expected, found = history(tmp_path / "alone"), history(tmp_path / "together")
     assert found.shape == (50, 4)
     np.testing.assert_allclose(found, expected, atol=1e-4)
+    if options[:2] == FROZEN[:2]:
+        assert expected[:, 3].min() < 8, "nodes must halt early, or freezing shows little"
     with np.load(tmp_path / "alone" / "nodes.npz") as one, np.load(tmp_path / "together" / "nodes.npz") as other:
         np.testing.assert_allclose(other["logits"], one["logits"], atol=1e-3)
         assert (other["steps"] != one["steps"]).mean() < 0.01

@@ -90,7 +90,8 @@ class PageRank:
         else:
             whole = adjacency.normalized
             coins = _tossed(whole.pattern, self.edge_dropout, steps=steps, noise=noise)
-            all_steps = Matrices(whole.pattern, whole.values, keeps_loops=False, coins=coins, renormalize=False)
+            given = {"keeps_loops": False, "renormalize": False, "exchange": adjacency.exchange}
+            all_steps = Matrices(whole.pattern, whole.values, coins=coins, **given)
         return all_steps._replace(decay=1 - self.teleport, home=self.teleport)
 
 
@@ -165,7 +166,8 @@ OPERATORS: Mapping[str, Callable[[int, Noise], Any]] = {
 def _normalized(adjacency: Adjacency, rate: float, *, steps: int, noise: Noise | None) -> Matrices:
     """`step_matrices`, for written-out loops."""
     coins = _tossed(adjacency.pattern, rate, steps=steps, noise=noise)
-    return Matrices(adjacency.pattern, adjacency.weights, keeps_loops=True, coins=coins, renormalize=True)
+    given = {"keeps_loops": True, "renormalize": True, "exchange": adjacency.exchange}
+    return Matrices(adjacency.pattern, adjacency.weights, coins=coins, **given)
 
 
 def _tossed(pattern: Pattern, rate: float, *, steps: int, noise: Noise | None) -> Coins | None:

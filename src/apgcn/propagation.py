@@ -146,8 +146,8 @@ class AdaptivePropagation(nn.Module):
         """Where `nodes` (runs, m) are given, what comes back for others need not be right."""
         seeds = dropout(seeds, self.seed_dropout, noise)
         kernels = loops_for(seeds, adjacency.weights, rows=adjacency.nodes, width=seeds.shape[-1])
-        at_once = adjacency.whole and hasattr(self.operator, "matrices") and not adjacency.weights.requires_grad
-        if kernels and at_once:
+        at_once = hasattr(self.operator, "matrices") and not adjacency.weights.requires_grad
+        if kernels and at_once and (adjacency.exchange is None or kernels.IN_PARTS):
             return self._written_out(kernels, seeds, adjacency, noise, nodes)
         z, h, steps = (self._frozen if self.freeze_halted else self._changing)(seeds, adjacency, noise)
         remainder = halting.remainders(h, steps)

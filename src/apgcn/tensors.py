@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,11 +28,11 @@ class Adjacency:
         The weight of each edge, 1 for a node's own entry.
     loops : Tensor of shape (entries,)
         1 at each node's own entry, 0 elsewhere.
-    whole : bool
-        Whether all nodes are here, so that loops can take many steps at once; see `distributed` for others.
+    exchange : Exchange or None
+        Where not all rows are here: how those of other processes come, see `distributed`.
     """
 
-    whole = True
+    exchange: Any = None
 
     def __init__(self, adjacency: sparse.csr_matrix, *, device: torch.device | str, dtype: torch.dtype):
         heard = heard_matrix(adjacency)

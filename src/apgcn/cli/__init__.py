@@ -73,7 +73,13 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a question mark rather than no answer
-    sys.exit(run(sys.argv[1:]))
+    status = run(sys.argv[1:])
+    if "apgcn.distributed.world" in sys.modules:  # threads of its connections, if one is left, would abort us
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def run(arguments: list[str]) -> int:

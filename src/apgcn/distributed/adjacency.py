@@ -34,8 +34,6 @@ class PartMatrix(SparseMatrix):
 class PartAdjacency(Adjacency):
     """Who is heard by the nodes of one rank; see `Adjacency`."""
 
-    whole = False
-
     def __init__(self, part: Part, exchange: Exchange, *, device: torch.device, dtype: torch.dtype = torch.float32):
         self.exchange = exchange
         self.pattern = Pattern(part.heard, device=device)

@@ -50,6 +50,11 @@ class Exchange:
         heard = self.world.swap(said, sent=self.sizes_sent, received=self.sizes_received)
         return heard.transpose(0, 1)
 
+    def anybody(self, here: bool) -> bool:
+        """Whether something holds in any rank."""
+        (count,) = self.world.sums(torch.tensor([float(here)], device=self.world.device))
+        return bool(count > 0)
+
     def send_back(self, gradient: Tensor, rows: int) -> Tensor:
         """What ghosts are told goes home, and is added up there."""
         heard = self.world.swap(gradient.transpose(0, 1), sent=self.sizes_received, received=self.sizes_sent)

@@ -66,14 +66,15 @@ class World:
     def sums(self, *values: Tensor) -> list[Tensor]:
         """Each tensor summed over all ranks, the same everywhere."""
         packed = torch.cat([value.detach().double().flatten() for value in values])
-        with self._talking():
-            dist.all_reduce(packed)
+        if self.size > 1:
+            with self._talking():
+                dist.all_reduce(packed)
         parts = packed.split([value.numel() for value in values])
         return [part.view_as(value).to(value.dtype) for part, value in zip(parts, values, strict=True)]
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
         """Sum tensors over all ranks, in place and in one word."""
-        if not tensors:
+        if not tensors or self.size == 1:
             return
         packed = torch.cat([one.flatten() for one in tensors])
         with self._talking():
@@ -83,6 +84,8 @@ class World:
 
     def swap(self, rows: Tensor, *, sent: list[int], received: list[int], counted: bool = True) -> Tensor:
         """Send so many of these rows to each rank, in the order of the ranks, and return what comes from each."""
+        if self.size == 1:
+            return rows
         heard = rows.new_empty(sum(received), *rows.shape[1:])
         with self._talking():
             dist.all_to_all_single(heard, rows.contiguous(), received, sent)

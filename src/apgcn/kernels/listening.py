@@ -9,7 +9,7 @@ loops are in `kernels.cpu` and `kernels.gpu`; `tests/test_kernels.py` compares b
 from __future__ import annotations
 
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,6 +33,8 @@ class Matrices(NamedTuple):
     renormalize : bool
         Whether D_k are the row sums of what is left, or 1.
     decay, home : float
+    exchange : Exchange or None
+        Where the rows are only some of those that are heard: how those of other processes come, see `distributed`.
     """
 
     pattern: Pattern
@@ -42,6 +44,7 @@ class Matrices(NamedTuple):
     renormalize: bool
     decay: float = 1.0
     home: float = 0.0
+    exchange: Any = None
 
     @property
     def factor(self) -> float:

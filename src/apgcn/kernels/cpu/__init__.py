@@ -7,9 +7,11 @@ from apgcn.kernels.cpu.listening import listen, listen_back
 from apgcn.kernels.cpu.noise import words
 from apgcn.kernels.cpu.products import multiply
 
+IN_PARTS = True  # rows may lie in several processes
 PACKED = False  # these loops want coins unpacked, once for both directions
 
 __all__ = [
+    "IN_PARTS",
     "PACKED",
     "combine",
     "combine_back",

@@ -15,11 +15,11 @@ from torch.nn import functional
 
 from apgcn.kernels.cpu.coins import factors
 from apgcn.kernels.cpu.compiling import ONE, ZERO, arrays_of, compiled, part, rows_of
+from apgcn.kernels.cpu.parts import ROUNDING, listen_back_in_parts, listen_in_parts
 from apgcn.kernels.cpu.rows import LARGE, blend, gather, scatter
 from apgcn.kernels.listening import Halting, Matrices
 
 LANES = 8
-ROUNDING = 1e-5  # of a budget: two ways to compute h must agree that it is filled
 
 
 def _prepared(matrices: Matrices) -> tuple[Tensor, Tensor]:
@@ -77,6 +77,9 @@ def listen(
     z[:, 0, :, :channels] = seeds
     z[:, 0, :, channels:] = 0
     prepared = _prepared(matrices)
+    if matrices.exchange is not None:
+        z[:, 1:] = 0
+        return z, *listen_in_parts(matrices, prepared, z, unit, bias, nodes, halting)
     watched = torch.arange(count)[None] if nodes is None else nodes
     large = count * width > LARGE
     factors = np.float32(matrices.decay), np.float32(matrices.home)
@@ -104,6 +107,9 @@ def _filled(answers, bias):
 
 def listen_back(matrices: Matrices, kept: tuple[Tensor, ...], to_z: Tensor) -> None:
     """Bring the gradients of z^1, ..., z^T home to z^0, in place; shape as z."""
+    if matrices.exchange is not None:
+        listen_back_in_parts(matrices, kept, to_z)
+        return
     count, width = to_z.shape[-2:]
     left, scale, *taken = kept
     _, kernel = (_frozen_steps if taken else _steps)(width, large=count * width > LARGE)

@@ -6,6 +6,7 @@ from apgcn.kernels.gpu.listening import listen, listen_back
 from apgcn.kernels.gpu.noise import words
 from apgcn.kernels.gpu.products import multiply
 
+IN_PARTS = False
 PACKED = True  # these loops read coins as they were drawn
 
 __all__ = [
