@@ -67,7 +67,7 @@ def train_own_together(
             seconds = time.perf_counter() - started
             made = fitted_together(world, trained, source.class_names, source.features)
             notes = made.fitted.notes
-            notes |= {"seconds": seconds, "tried": [], "traffic": traffic_of(world, trained, seconds=seconds)}
+            notes |= {"seconds": seconds, "tried": [], "traffic": traffic_of(world, trained)}
             world.together(lambda: save_predictions(world, folder, source, trained, made))
             world.together(lambda: None if world.rank else save_model(folder, made.fitted, source, read, name=out.name))
             (steps,) = world.sums(trained.said.steps.double().mean(0).sum()[None] / source.nodes)
@@ -114,7 +114,7 @@ def train_catalogued_together(
                 trained = train_together(world, InMemory(graph), runs, chosen, training, progress=report, **how)
             seconds = time.perf_counter() - started
             results = gathered(world, trained, graph.labels)
-            traffic = traffic_of(world, trained, seconds=seconds)
+            traffic = traffic_of(world, trained)
             if world.rank == 0:
                 summary = summarize(results, chosen, training, device=world.device, seconds=seconds)
                 summary |= {"ranks": world.size, "traffic": traffic}

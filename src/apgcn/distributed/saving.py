@@ -97,16 +97,18 @@ def gathered(world: World, trained: Trained, labels: np.ndarray) -> list[RunResu
     ]
 
 
-def traffic_of(world: World, trained: Trained, *, seconds: float) -> list[dict[str, Any]]:
-    """What each rank has said, as plain JSON values; `seconds` are those of the whole training."""
-    said = world.traffic
+def traffic_of(world: World, trained: Trained) -> list[dict[str, Any]]:
+    """What each rank holds and what it has said in training, as plain JSON values."""
+    said = trained.traffic
     own = {
         "rows": len(trained.pack.part.own),
         "ghosts": len(trained.pack.part.ghosts),
         "bytes": said.bytes,
         "exchanges": said.exchanges,
         "bytes_per_exchange": said.bytes / max(1, said.exchanges),
-        "share_of_time": min(1.0, said.seconds / seconds),
+        "bytes_per_epoch": said.bytes / max(1, trained.epochs),
+        "seconds_per_epoch": trained.seconds / max(1, trained.epochs),
+        "share_of_time": min(1.0, said.seconds / max(1e-9, trained.seconds)),
         "peak_memory": peak_memory(),
     }
     return world.all_say(own)

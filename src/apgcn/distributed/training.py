@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from apgcn.distributed.checkpoint import read_checkpoint, restore, write_checkpo
 from apgcn.distributed.owners import way_of
 from apgcn.distributed.pack import PartPack
 from apgcn.distributed.sources import Source
-from apgcn.distributed.world import World
+from apgcn.distributed.world import Traffic, World
 from apgcn.errors import InvalidInput, RankDied
 from apgcn.models.network import ModelSettings
 from apgcn.propagation import Propagated
@@ -41,11 +42,16 @@ class Trained:
         What the best weights of every run say of the rows that are here.
     notes : list of str
         What a user should know about the parts.
+    epochs, seconds, traffic
+        How many epochs were trained here and now, how long they took, and what this rank said meanwhile.
     """
 
     pack: PartPack
     said: Propagated
     notes: list[str]
+    epochs: int
+    seconds: float
+    traffic: Traffic
 
 
 def train_together(
@@ -90,6 +96,7 @@ def train_together(
         facts = _facts(world, source, runs, model, training)
         _go_on(world, pack, checkpoint, facts)
         kept = Kept(checkpoint if world.rank == 0 else None)
+        begun, before, started = pack.epochs, copy(world.traffic), time.perf_counter()
         try:
             while pack.going:
                 pack.epoch()
@@ -98,10 +105,11 @@ def train_together(
                 kept.keep(pack, facts)
                 if progress:
                     progress(pack.progress())
+            seconds, traffic = time.perf_counter() - started, world.traffic.since(before)
             said = pack.answers()
         except RankDied as error:
             raise RankDied(f"{error}; {kept}.") from error
-    return Trained(pack, said, _notes(world, pack, partition, way))
+    return Trained(pack, said, _notes(world, pack, partition, way), pack.epochs - begun, seconds, traffic)
 
 
 def check_same(world: World, source: Source) -> None:

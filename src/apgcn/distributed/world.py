@@ -45,6 +45,10 @@ class Traffic:
     exchanges: int = 0
     seconds: float = 0.0
 
+    def since(self, before: Traffic) -> Traffic:
+        """What was said after that."""
+        return Traffic(*(now - then for now, then in zip(vars(self).values(), vars(before).values(), strict=True)))
+
 
 @dataclass(frozen=True, eq=False)
 class World:

@@ -37,13 +37,14 @@ def listen_in_parts(
     exchange = matrices.exchange
     runs, _, count, width = z.shape
     left, scale = prepared
-    said = z.new_empty(runs, matrices.pattern.shape[1], width)
+    said = z.new_zeros(runs, matrices.pattern.shape[1], width)
     h, filled = z.new_zeros(runs, halting.steps, count), z.new_zeros(runs, count)
     level = torch.zeros(runs, count, dtype=torch.int32)
     watched = torch.arange(count)[None] if nodes is None else nodes
     say, hear, _, _ = _loops(width, large=said.shape[1] * width > LARGE)
     factors = np.float32(matrices.decay), np.float32(matrices.home)
-    unit = functional.pad(unit, (0, width - unit.shape[-1]))
+    channels = unit.shape[-1]  # the others are zero, and not sent
+    unit = functional.pad(unit, (0, width - channels))
     budget = halting.budget if halting.freeze else halting.budget + ROUNDING
     given, own = rows_of(matrices.pattern), arrays_of(unit, bias)
     states, saying, answers, sums, levels = arrays_of(z, said, h, filled, level)
@@ -51,7 +52,7 @@ def listen_in_parts(
     for k in range(halting.steps):
         weights, sizes = (arrays_of(one[:, k % one.shape[1]])[0] for one in (left, scale))
         say(k, halting.freeze, sizes, states, levels, saying)
-        said[:, count:] = exchange.send(said[:, :count])
+        said[:, count:, :channels] = exchange.send(said[:, :count, :channels])
         hear(
             k,
             halting.freeze,
@@ -72,12 +73,13 @@ def listen_in_parts(
             bool((filled.gather(1, watched.expand(runs, -1)) < budget).any())
         ):
             break
-    return h, (left, scale, level, torch.tensor([done, int(halting.freeze)]))
+    return h, (left, scale, level, torch.tensor([done, int(halting.freeze), channels]))
 
 
 def listen_back_in_parts(matrices: Matrices, kept: tuple[Tensor, ...], to_z: Tensor) -> None:
     """Bring the gradients of z^1, ..., z^T home to z^0, in place; shape as z."""
-    left, scale, level, (done, freeze) = kept[0], kept[1], kept[2], kept[3].tolist()
+    left, scale, level, facts = kept
+    done, freeze, channels = facts.tolist()
     runs, _, count, width = to_z.shape
     heard = to_z.new_empty(runs, matrices.pattern.shape[1], width)
     _, _, give, take = _loops(width, large=heard.shape[1] * width > LARGE)
@@ -87,7 +89,7 @@ def listen_back_in_parts(matrices: Matrices, kept: tuple[Tensor, ...], to_z: Ten
         weights, sizes = (arrays_of(one[:, k % one.shape[1]])[0] for one in (left, scale))
         heard.zero_()
         give(k, bool(freeze), *rows_of(matrices.pattern), weights, sizes, *factors, gradients, hearing, levels)
-        heard[:, :count] += matrices.exchange.send_back(heard[:, count:], count)
+        heard[:, :count, :channels] += matrices.exchange.send_back(heard[:, count:, :channels], count)
         take(k, bool(freeze), sizes, gradients, hearing, levels)
 
 
