@@ -19,14 +19,19 @@ from apgcn.cli import run
 from apgcn.cli.distributed import checkpoint_of
 from apgcn.datasets.synthetic import synthetic_graph
 from apgcn.distributed import owners
-from apgcn.distributed.checkpoint import read_checkpoint
+from apgcn.distributed.checkpoint import read_checkpoint, restore, write_checkpoint
 from apgcn.distributed.owners import by_metis, in_blocks, way_of
 from apgcn.distributed.part import part_of
 from apgcn.distributed.reading import Archive
 from apgcn.errors import BrokenFile, MissingFile, MissingPackage
 from apgcn.experiments.store import Store
 from apgcn.io.npz import write_npz
+from apgcn.models.apgcn import APGCNSettings
 from apgcn.own.saved import fingerprint, load_model
+from apgcn.tensors import GraphTensors
+from apgcn.training.loop import Pack
+from apgcn.training.runs import benchmark_runs
+from apgcn.training.settings import TrainingSettings
 
 STILL = ["--set", "dropout=0", "--set", "edge_dropout=0"]
 ROOT = Path(__file__).parents[1]
@@ -274,6 +279,28 @@ def test_a_rank_that_is_killed_ends_the_others_and_the_training_goes_on(club, tm
     assert other.notes["epochs"] == one.notes["epochs"]
     for name, weight in one.weights.items():
         np.testing.assert_array_equal(other.weights[name].numpy(), weight.numpy())
+
+
+def test_a_pack_that_some_runs_have_left_goes_on(cora, tmp_path):
+    """In one process: each run leaves at its own epoch, before the checkpoint or after it."""
+    graph, runs = GraphTensors.of(cora), benchmark_runs(cora, 4)
+    given = graph, runs, APGCNSettings(hidden=8), TrainingSettings(max_epochs=60, patience=4)
+    whole = Pack(*given)
+    while whole.going:
+        whole.epoch()
+        if len(whole.members) < 4 and not (tmp_path / "c").exists():
+            write_checkpoint(tmp_path / "c", whole, {"a": 1})
+    assert len(set(whole.lasted[1].tolist())) > 1
+    state, epochs = read_checkpoint(tmp_path / "c", {"a": 1})
+    assert 0 < len(state["members"]) < 4
+    other = Pack(*given)
+    restore(other, state, epochs)
+    while other.going:
+        other.epoch()
+    for one, same in zip(whole.results(), other.results(), strict=True):
+        np.testing.assert_array_equal(same.logits, one.logits)
+        np.testing.assert_array_equal(same.history.stopping_loss, one.history.stopping_loss)
+        assert (same.best_epoch, same.epochs) == (one.best_epoch, one.epochs)
 
 
 def test_a_checkpoint_of_another_training_is_not_taken(club, tmp_path):

@@ -55,7 +55,7 @@ def train_own_together(
     check_share("--test-share", test_share)
     if test_share > MOST_FOR_TEST:
         raise InvalidInput(f"--test-share must leave nodes to train: at most {MOST_FOR_TEST}, got {test_share}.")
-    with _together(device) as world:
+    with _together(device, out) as world:
         with folder_of_all(world, out) as folder:
             started = time.perf_counter()
             source, read = world.together(lambda: _source(files, reading, quiet=world.rank > 0))
@@ -104,7 +104,7 @@ def train_catalogued_together(
     from apgcn.training.summary import summarize
 
     chosen, training = paper_settings(dataset, model=model, kind=kind, **changes)
-    with _together(device) as world:
+    with _together(device, out) as world:
         with folder_of_all(world, out) as folder:
             started = time.perf_counter()
             graph = world.together(lambda: clean(load(dataset)))
@@ -127,13 +127,17 @@ def train_catalogued_together(
 
 
 @contextmanager
-def _together(device: str) -> Iterator[World]:
+def _together(device: str, out: Path) -> Iterator[World]:
     """The ranks; what all of them have found wrong is said by the first."""
     from apgcn.distributed.world import world
 
     with world(device) as ranks:
         try:
             yield ranks
+        except KeyboardInterrupt:
+            if ranks.rank == 0 and checkpoint_of(out).exists():
+                say("what was learned is kept: the same command goes on from there.")
+            raise
         except ApgcnError as error:
             error.quiet = ranks.rank > 0 and not isinstance(error, RankDied)
             raise

@@ -23,6 +23,7 @@ from apgcn.experiments.graphs import bring, cleaned
 from apgcn.experiments.keys import Condition
 from apgcn.experiments.pack import PlannedPack
 from apgcn.graph import Graph
+from apgcn.texts import counted
 from apgcn.training.packs import bytes_per_run
 from apgcn.training.paper import divide_settings
 
@@ -84,13 +85,24 @@ class OnRay:
     def __str__(self) -> str:
         """What the cluster has, in words."""
         machines = sum(node["Alive"] for node in self._ray.nodes())
-        gpus = f", {self._count('GPU')} GPUs" if self._count("GPU") else ""
-        return f"{machines} machine{'s' if machines > 1 else ''}, {self._count('CPU')} processors{gpus}"
+        gpus = f", {counted(self._count('GPU'), 'GPU')}" if self._count("GPU") else ""
+        return f"{counted(machines, 'machine')}, {counted(self._count('CPU'), 'processor')}{gpus}"
 
     def ask(self, function: Callable[..., Outcome], condition: Condition, **given: Any) -> Outcome:
-        """What a function says of a condition where it would be worked on."""
-        task = self._task(processors=1, gpus=1 / PARTS_OF_A_GPU if self._device == "cuda" else 0)
-        return self._understood(task.remote(*self._about(condition), function, condition, given))
+        """What a function says of a condition where it would be worked on; it does not wait for a free processor.
+
+        In passing it is asked what packs of the condition need there.
+        """
+        gpus = 1 / PARTS_OF_A_GPU if self._device == "cuda" else 0
+        task = self._task(processors=0, gpus=gpus, retries=RETRIES)
+        given = {"function": function, "device": self._device, "given": given}
+        try:
+            answer, self._needs[condition] = self._understood(
+                task.remote(*self._about(condition), _asked, condition, given)
+            )
+        except self._ray.exceptions.RayError as error:
+            raise WorkerDied(f"no machine of the Ray cluster could be asked ({_first_line(error)}).") from None
+        return answer
 
     def run(
         self,
@@ -151,9 +163,9 @@ class OnRay:
         given = {"function": function, "board": board}
         return task.remote(*self._about(pack.condition), _on_board, pack, given)
 
-    def _task(self, *, processors: int, gpus: float = 0, memory: int = 0) -> Any:
+    def _task(self, *, processors: int, gpus: float = 0, memory: int = 0, retries: int = 0) -> Any:
         remote = self._ray.remote(_there)
-        return remote.options(num_cpus=processors, num_gpus=gpus, memory=memory or None, max_retries=0)
+        return remote.options(num_cpus=processors, num_gpus=gpus, memory=memory or None, max_retries=retries)
 
     @property
     def _largest(self) -> int:
@@ -162,7 +174,7 @@ class OnRay:
 
     def _need(self, condition: Condition) -> _Need:
         if condition not in self._needs:
-            self._needs[condition] = self.ask(_need, condition, device=self._device)
+            self.ask(_need, condition, device=self._device)
         return self._needs[condition]
 
     def _about(self, condition: Condition) -> tuple[str, str, Any]:
@@ -206,6 +218,10 @@ def _need(condition: Condition, *, device: str) -> _Need:
     return _Need(4 * model.floats_shared(graph), bytes_per_run(graph, model, place), memory_of(place))
 
 
+def _asked(condition: Condition, *, function: Callable, device: str, given: dict[str, Any]) -> tuple[Any, _Need]:
+    return function(condition, **given), _need(condition, device=device)
+
+
 class _Board:
     """How far each pack is."""
 
@@ -247,11 +263,15 @@ def _on_board(pack: PlannedPack, *, function: Callable[[PlannedPack, Report], Ou
 
 
 def _gave_up(pack: PlannedPack, error: Exception) -> str:
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return (
         f"pack {pack.key} must be trained in {RETRIES + 1} attempts, but its process or machine died in each "
-        f"({reason.rstrip('.')}); what is done is kept: look at the cluster's memory and start again."
+        f"({_first_line(error)}); what is done is kept: look at the cluster's memory and start again."
     )
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
 
 
 def _ray() -> Any:
@@ -277,7 +297,7 @@ def _connect(ray: Any, address: str | None, processors: int | None) -> bool:
             **started, logging_level="ERROR", log_to_driver=False, include_dashboard=False if not address else None
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise NoCluster(_nobody(address or "this machine", str(error))) from error
+        raise NoCluster(_nobody(address or "this machine", error)) from error
     finally:
         signal.signal(signal.SIGTERM, before)  # Ray takes it
     return True
@@ -291,11 +311,11 @@ def _look(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=ANSWERS_WITHIN).close()
     except (OSError, OverflowError) as error:
-        raise NoCluster(_nobody(address, str(error))) from error
+        raise NoCluster(_nobody(address, error)) from error
 
 
-def _nobody(address: str, reason: str) -> str:
+def _nobody(address: str, error: Exception) -> str:
     return (
-        f"there must be a Ray cluster at {address}, but nobody answers ({reason.strip().splitlines()[0].rstrip('.')}); "
+        f"there must be a Ray cluster at {address}, but nobody answers ({_first_line(error)}); "
         "start one with `ray start --head`, or leave --address out to use this machine alone."
     )
