@@ -102,10 +102,13 @@ def test_a_cluster_without_gpu_has_none(cluster):
 
 def test_tasks_ask_for_what_their_packs_are_estimated_to_need(cluster):
     with OnRay(cluster.address) as executor:
-        condition = Condition.of_paper("cora", "apgcn")
-        need = executor.ask(on_ray._need, condition, device="cpu")
-        assert need.per_run > 0
-        assert need.device > need.per_run
+        one, three = (
+            executor.request(PlannedPack.of(Condition.of_paper("cora", "apgcn").first_runs(runs), "cpu"))
+            for runs in (1, 3)
+        )
+        need = on_ray._need(Condition.of_paper("cora", "apgcn"), device="cpu")
+        assert one == {"num_cpus": 1, "memory": on_ray.PROCESS + need.shared + need.per_run}
+        assert three["memory"] - one["memory"] == 2 * need.per_run
 
 
 def test_a_machine_that_dies_changes_nothing(cluster, tmp_path):
@@ -156,6 +159,7 @@ def free_port():
         (["--executor", "spark"], "unknown executor 'spark'; known: local, ray."),
         (["--address", "auto"], "--address must come with --executor ray"),
         (["--executor", "ray", "--address", "auto", "--workers", "2"], "--workers must not come with --address"),
+        (["--executor", "ray", "--device", "cuda:1"], "on a Ray cluster the device must be cpu or cuda"),
         (["--executor", "ray", "--device", "tpu"], "device must be cpu, cuda or cuda:N, got 'tpu'"),
     ],
 )

@@ -6,7 +6,6 @@ import ctypes
 import os
 import platform
 import re
-import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,6 +66,8 @@ def _limit_of_the_container() -> int:
 
 def peak_memory() -> int:
     """The most bytes beside the processor that this process has ever had."""
+    import resource  # which Windows does not have
+
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 

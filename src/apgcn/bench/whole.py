@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from apgcn.devices import resolve
+from apgcn.devices import peak_memory, resolve
 from apgcn.experiments.executors import Executor, InProcess, Processes, Report
 from apgcn.experiments.graphs import cleaned
 from apgcn.training.packs import evenly, train
@@ -69,11 +68,6 @@ def _trained(part: tuple[str, list[int], str], report: Report) -> tuple[np.ndarr
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
     results = train(graph, [runs[number] for number in numbers], *paper_settings(dataset), device=device)
-    taken = torch.cuda.max_memory_reserved(device) if on_gpu else memory_of_process()
+    taken = torch.cuda.max_memory_reserved(device) if on_gpu else peak_memory()
     epochs, accuracies = ([getattr(one, name) for one in results] for name in ("epochs", "test_accuracy"))
     return np.array(epochs), np.array(accuracies), taken
-
-
-def memory_of_process() -> int:
-    """The most bytes that this process has taken."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -46,9 +46,9 @@ def bench(
     """Measure this machine: an epoch of AP-GCN, beside the same in stock PyTorch Geometric, in turns."""
     from apgcn.bench.starting import timed_start
     from apgcn.bench.targets import standing
-    from apgcn.bench.whole import memory_of_process, timed_trainings
+    from apgcn.bench.whole import timed_trainings
     from apgcn.checks import check_whole
-    from apgcn.devices import hardware, resolve
+    from apgcn.devices import hardware, peak_memory, resolve
     from apgcn.errors import InvalidInput
     from apgcn.experiments.graphs import cleaned
     from apgcn.training.summary import versions
@@ -76,7 +76,7 @@ def bench(
         say(f"measuring epochs on {graph.name} ...")
         beside = number == 0 and edges is None
         found["graphs"].append(_measured(graph, sizes, rounds=rounds, device=place, beside=beside))
-    found["memory"] = memory_of_process()
+    found["memory"] = peak_memory()
     for name in names if train else []:
         say(f"training {train} runs on {name} ...")
         whole = timed_trainings(name, train, device=device, workers=workers)

@@ -17,6 +17,7 @@ from apgcn.cli.own import MOST_FOR_TEST
 from apgcn.cli.watching import say
 from apgcn.errors import ApgcnError, InvalidInput, RankDied
 from apgcn.io.assembling import Reading
+from apgcn.texts import counted
 
 if TYPE_CHECKING:
     from apgcn.distributed.world import World
@@ -61,7 +62,7 @@ def train_own_together(
             source, read = world.together(lambda: _source(files, reading, quiet=world.rank > 0))
             split = world.together(lambda: hold_out(source.labels, test=test_share, seed=seed))
             runs = [Run(split, initialisation=seed + number, dataset=NAME) for number in range(initialisations)]
-            how: dict[str, Any] = {"partition": partition, "checkpoint": checkpoint_of(out)}
+            how = _how(world, partition, out)
             with _bar(world, initialisations, label=f"{chosen.title} on {out.name}") as report:
                 trained = train_together(world, source, runs, chosen, training, progress=report, **how)
             seconds = time.perf_counter() - started
@@ -73,11 +74,20 @@ def train_own_together(
             (steps,) = world.sums(trained.said.steps.double().mean(0).sum()[None] / source.nodes)
         if world.rank == 0:
             checkpoint_of(out).unlink(missing_ok=True)
-            summary = {"nodes": source.nodes, "steps_mean": float(steps), **notes, "out": str(out)}
+            summary = {
+                "nodes": source.nodes,
+                "features": source.features,
+                "classes": list(source.class_names),
+                "labelled": int((source.labels >= 0).sum()),
+                "model": model,
+                "initialisations": made.fitted.initialisations,
+                "settings": {**vars(chosen), **vars(training)},
+                "steps_mean": float(steps),
+                **notes,
+                "out": str(out),
+            }
             held = "test" if notes["test"]["nodes"] else "stopping"
-            _tell(
-                summary, trained.notes, accuracy=notes[held]["accuracy"], of=held, title=chosen.title, as_json=as_json
-            )
+            _tell(summary, accuracy=notes[held]["accuracy"], of=held, title=chosen.title, as_json=as_json)
 
 
 def train_catalogued_together(
@@ -98,6 +108,8 @@ def train_catalogued_together(
     from apgcn.distributed.saving import folder_of_all, gathered, traffic_of
     from apgcn.distributed.sources import InMemory
     from apgcn.distributed.training import train_together
+    from apgcn.models.catalogue import settings_of
+    from apgcn.models.given import kinds_for
     from apgcn.training.paper import paper_settings
     from apgcn.training.runs import benchmark_runs
     from apgcn.training.saving import save
@@ -109,7 +121,7 @@ def train_catalogued_together(
             started = time.perf_counter()
             graph = world.together(lambda: clean(load(dataset)))
             runs = benchmark_runs(graph, 1, seed=seed)
-            how: dict[str, Any] = {"partition": partition, "checkpoint": checkpoint_of(out)}
+            how = _how(world, partition, out)
             with _bar(world, 1, label=f"{chosen.title} on {dataset}") as report:
                 trained = train_together(world, InMemory(graph), runs, chosen, training, progress=report, **how)
             seconds = time.perf_counter() - started
@@ -118,12 +130,15 @@ def train_catalogued_together(
             if world.rank == 0:
                 summary = summarize(results, chosen, training, device=world.device, seconds=seconds)
                 summary |= {"ranks": world.size, "traffic": traffic}
+                summary["settings_kind"] = kind or kinds_for(settings_of(model), dataset)[0]
                 save(folder, results, summary)
         if world.rank == 0:
             checkpoint_of(out).unlink(missing_ok=True)
             summary |= {"out": str(out)}
             accuracy = results[0].test_accuracy
-            _tell(summary, trained.notes, accuracy=accuracy, of="test", title=chosen.title, as_json=as_json)
+            _tell(summary, accuracy=accuracy, of="test", title=chosen.title, as_json=as_json)
+            if summary["diverged"]:
+                raise InvalidInput("the run diverged: its loss was never finite; make learning_rate smaller.")
 
 
 @contextmanager
@@ -153,27 +168,35 @@ def _bar(world: World, runs: int, *, label: str) -> Iterator[Any]:
         yield report
 
 
+def _how(world: World, partition: str, out: Path) -> dict[str, Any]:
+    """What both kinds of training have in common."""
+    tell = say if world.rank == 0 else lambda note: None
+    return {"partition": partition, "checkpoint": checkpoint_of(out), "tell": tell}
+
+
 def _source(files: Files, reading: Reading, *, quiet: bool) -> tuple[Any, Any]:
     """The graph: an archive is read in parts, tables as a whole."""
     from apgcn.distributed.reading import Archive
     from apgcn.distributed.sources import InMemory
 
     if files.arrays and files.graph is not None:
-        return Archive(files.graph), None
+        if reading != Reading(directed=reading.directed):
+            raise InvalidInput(
+                f"{files.graph} holds arrays, not columns: leave out --label and what else is said about columns."
+            )
+        return Archive(files.graph, directed=reading.directed), None
     if reading.label is None:
         raise InvalidInput("--label must name the column of --nodes that holds the classes.")
     read = files.read(reading, quiet=quiet)
     return InMemory(replace(read.graph, name="graph")), read
 
 
-def _tell(summary: dict[str, Any], notes: list[str], *, accuracy: float, of: str, title: str, as_json: bool) -> None:
-    for note in notes:
-        say(note)
+def _tell(summary: dict[str, Any], *, accuracy: float, of: str, title: str, as_json: bool) -> None:
     if as_json:
         print(json.dumps(summary, allow_nan=False))
         return
     print(
-        f"{title}, {summary['ranks']} ranks: accuracy on {of} nodes {100 * accuracy:.2f} %, "
+        f"{title}, {counted(summary['ranks'], 'rank')}: accuracy on {of} nodes {100 * accuracy:.2f} %, "
         f"K {summary['steps_mean']:.2f} on average, {show.duration(summary['seconds'])}: {summary['out']}"
     )
     for rank, one in enumerate(summary["traffic"]):

@@ -12,6 +12,8 @@ import typer
 
 from apgcn.cli import show
 from apgcn.cli.filling import ADDRESS, EXECUTOR, WORKERS, check_options, executor_for, fill_and_show, names, typed
+from apgcn.cli.watching import say
+from apgcn.errors import MissingDevice
 
 
 def reproduce(
@@ -46,10 +48,15 @@ def reproduce(
     plan = list(dict.fromkeys(key for experiment, scope in asked for key in experiment.plan(scope)))
     trains = executor_for(executor, device=device, workers=workers, address=address)
     with trains if place.missing(plan) else nullcontext() as who:
-        for experiment, scope in asked:
-            if experiment.measure:
-                experiment.measure(place, scope, device=device, command=command)
         fill_and_show(place, plan, device=device, executor=who, command=command)
+    for experiment, scope in asked:
+        if experiment.measure:
+            try:
+                experiment.measure(place, scope, device=device, command=command)
+            except MissingDevice as error:
+                if executor == "local":
+                    raise
+                say(f"{experiment.name} is measured where the command is typed, and not now: {error}")
     exhibits = [experiment.content(place, scope) for experiment, scope in asked]
     if as_json:
         print(json.dumps({"experiments": {one.name: [dict(row) for row in one.table.rows] for one in exhibits}}))

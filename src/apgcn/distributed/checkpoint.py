@@ -53,11 +53,17 @@ def read_checkpoint(path: Path, facts: dict[str, Any]) -> tuple[dict[str, Tensor
             f"{path} must be a checkpoint, but cannot be read ({error}); remove it to begin anew."
         ) from error
     if of != facts:
-        other = next((name for name in facts if of.get(name) != facts[name]), "something")
-        raise InvalidInput(
-            f"{path} must be of the same training, but {other} was another one; remove it, or name another --out."
-        )
+        other = difference(facts, of)
+        raise InvalidInput(f"{path} must be of the same training, but {other}; remove it, or name another --out.")
     return state, epochs
+
+
+def difference(facts: dict[str, Any], of: dict[str, Any]) -> str:
+    """What two trainings do not have in common, in words."""
+    name = next(name for name in facts if of.get(name) != facts[name])
+    values = [str(one) for one in (facts[name], of.get(name))]
+    told = f" ({values[0]} here, {values[1]} there)" if max(map(len, values)) < 40 else ""
+    return f"the {name} differs{told}"
 
 
 def restore(pack: Pack, state: dict[str, Tensor], epochs: int) -> None:
@@ -78,7 +84,6 @@ def restore(pack: Pack, state: dict[str, Tensor], epochs: int) -> None:
         pack.best[name], pack.kept[name] = state[f"best.{name}"], state[f"kept.{name}"]
         moments = {one: state[f"{one}.{name}"] for one in MOMENTS if f"{one}.{name}" in state}
         if moments:
-            moments["step"] = moments["step"].to("cpu" if pack.device.type == "cpu" else pack.device)
             pack.optimiser.state[weight] = moments
     pack.history.restore(state["history"])
 

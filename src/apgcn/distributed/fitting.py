@@ -62,4 +62,5 @@ def fitted_together(world: World, trained: Trained, class_names: tuple[str, ...]
         notes=notes,
     )
     steps, remainder = (value[finite].cpu().numpy() for value in (said.steps, said.remainder))
-    return FittedPart(fitted, Predicted.of(softmax(logits / temperature, axis=-1), steps, remainder))
+    probabilities = softmax(logits / temperature, axis=-1)
+    return FittedPart(fitted, world.together(lambda: Predicted.of(probabilities, steps, remainder)))

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import numpy as np
 from scipy import sparse
 
-from apgcn.errors import MissingPackage, UnknownName
+from apgcn.errors import InvalidInput, MissingPackage, UnknownName
 
 WAYS = ("auto", "metis", "blocks")
 NODE = 16  # edges are about as much work, and take as much memory, as a node
@@ -21,6 +21,14 @@ def way_of(name: str) -> str:
     if name == "metis" and not there:
         raise MissingPackage('--partition metis needs pymetis: pip install "apgcn[metis]", or say --partition blocks')
     return ("metis" if there else "blocks") if name == "auto" else name
+
+
+def check_owners(owner: np.ndarray, parts: int) -> None:
+    """Whether every part has nodes, in words if not."""
+    if len(np.unique(owner)) < parts:
+        raise InvalidInput(
+            f"every rank must have rows, but the {len(owner):,} nodes cannot be divided among {parts}; use fewer ranks."
+        )
 
 
 def in_blocks(pointers: np.ndarray, parts: int) -> np.ndarray:

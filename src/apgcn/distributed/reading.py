@@ -16,7 +16,7 @@ from scipy import sparse
 
 from apgcn.distributed.owners import by_metis, in_blocks
 from apgcn.distributed.part import Part, Rows, heard_by
-from apgcn.errors import BrokenFile, MissingFile
+from apgcn.errors import ApgcnError, BrokenFile, InvalidInput, MissingFile
 from apgcn.own.saved import fingerprint_of
 
 PIECE = 2**22  # entries that are looked at together
@@ -24,6 +24,8 @@ PIECE = 2**22  # entries that are looked at together
 
 class Archive:
     """A graph in a file, of which nobody holds more than a part.
+
+    Unless it is directed, every edge must be there in both directions.
 
     Attributes
     ----------
@@ -34,8 +36,8 @@ class Archive:
         The same for two files with the same members.
     """
 
-    def __init__(self, path: Path):
-        self.path = Path(path)
+    def __init__(self, path: Path, *, directed: bool = False):
+        self.path, self.directed = Path(path), directed
         with self._broken(), self._open() as archive:
             members = {one.filename.removesuffix(".npy"): one for one in archive.infolist()}
             self.digest = "".join(f"{name} {one.CRC:08x} {one.file_size}\n" for name, one in sorted(members.items()))
@@ -46,8 +48,19 @@ class Archive:
             self.features = int(self._shape(archive)[1])
         self.nodes = len(self._pointers) - 1
         self.class_names = tuple(map(str, names))
-        if len(self.labels) != self.nodes:
-            raise BrokenFile(f"{path} has {self.nodes} nodes but {len(self.labels)} labels.")
+        with self._broken():
+            self._look()
+
+    def _look(self) -> None:
+        """Whether the arrays that are read whole fit together."""
+        if self.labels.dtype != np.int64 or self.labels.shape != (self.nodes,) or not self.nodes:
+            raise ValueError(f"labels must be an int64 for each of {self.nodes} nodes")
+        if not -1 <= self.labels.min() <= self.labels.max() < len(self.class_names):
+            raise ValueError(f"labels must be from -1 to {len(self.class_names) - 1}")
+        if self.features < 1:
+            raise ValueError("nodes must have features")
+        if self._pointers[0] != 0 or (np.diff(self._pointers) < 0).any():
+            raise ValueError("row pointers must rise from 0")
 
     def owners(self, parts: int, way: str) -> np.ndarray:
         """The owner of every node, (nodes,)."""
@@ -55,6 +68,10 @@ class Archive:
             return in_blocks(self._pointers, parts)
         with self._broken(), self._open() as archive:
             columns = self._whole(archive, "adj_indices")
+            if columns.size and not 0 <= columns.min() <= columns.max() < self.nodes:
+                raise ValueError(f"places must be from 0 to {self.nodes - 1}")
+            if len(columns) != self._pointers[-1]:
+                raise ValueError(f"there must be {self._pointers[-1]} entries, got {len(columns)}")
         ones = np.ones(len(columns), np.int8)
         matrix = sparse.csr_matrix((ones, columns, self._pointers), shape=(self.nodes, self.nodes))
         return by_metis(matrix, parts)
@@ -69,13 +86,22 @@ class Archive:
 
     def _edges(self, archive: zipfile.ZipFile) -> Rows:
         members = _Member(archive, "adj_indices"), _Member(archive, "adj_data")
+        there = back = 0
         for first, last in _pieces(self._pointers):
             count = int(self._pointers[last] - self._pointers[first])
             columns, values = (member.read(count) for member in members)
             self._check(columns, values, self._pointers[first : last + 1], width=self.nodes)
             if (values < 0).any():
                 raise ValueError("edge weights must be > 0")
-            yield np.repeat(np.arange(first, last), np.diff(self._pointers[first : last + 1])), columns, values
+            rows = np.repeat(np.arange(first, last), np.diff(self._pointers[first : last + 1]))
+            there += _trace(rows, columns, values)
+            back += _trace(columns, rows, values)
+            yield rows, columns, values
+        if (there - back) % 2**64 and not self.directed:
+            raise InvalidInput(
+                f"{self.path} must hold every edge in both directions with one weight, but does not; say --directed, "
+                "or write it again after apgcn.cleaning.undirected."
+            )
 
     def _features(self, archive: zipfile.ZipFile, ours: np.ndarray) -> sparse.csr_matrix | np.ndarray:
         if "attr_dense" in self._members:
@@ -87,7 +113,10 @@ class Archive:
                 ]
                 for first in range(0, self.nodes, rows)
             ]
-            return np.concatenate(pieces).astype(np.float32, copy=False)
+            dense = np.concatenate(pieces)
+            if dense.dtype != np.float32 or not np.isfinite(dense).all():
+                raise ValueError("features must be finite float32")
+            return dense
         pointers = self._whole(archive, "attr_indptr")
         members = _Member(archive, "attr_indices"), _Member(archive, "attr_data")
         kept: list[sparse.csr_matrix] = []
@@ -162,7 +191,7 @@ class Archive:
         try:
             yield
         except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OverflowError, NotImplementedError) as error:
-            if isinstance(error, BrokenFile):
+            if isinstance(error, ApgcnError):
                 raise
             raise BrokenFile(
                 f"{self.path} is not an archive that `write_npz` wrote ({type(error).__name__}: {error})."
@@ -195,6 +224,15 @@ class _Member:
         if len(content) < size:
             raise EOFError("the file ends too early")
         return np.frombuffer(content, self._dtype)
+
+
+def _trace(first: np.ndarray, second: np.ndarray, values: np.ndarray) -> int:
+    """A sum over edges from first to second that, turned round, is another one, but for a chance of 2^-64."""
+    with np.errstate(over="ignore"):
+        words = first.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + second.astype(np.uint64)
+        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        words ^= words >> np.uint64(27)
+        return int((words * (values.view(np.uint32).astype(np.uint64) | np.uint64(1))).sum(dtype=np.uint64))
 
 
 def _pieces(pointers: np.ndarray) -> Iterator[tuple[int, int]]:

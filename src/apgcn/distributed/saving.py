@@ -20,7 +20,7 @@ from apgcn.distributed.training import Trained
 from apgcn.distributed.world import World
 from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
-from apgcn.io.assembling import ReadGraph
+from apgcn.io.assembling import ReadGraph, Reading
 from apgcn.io.folders import new_folder
 from apgcn.own.fitted import Fitted
 from apgcn.own.predictions import write_predictions
@@ -68,7 +68,8 @@ def save_model(folder: Path, fitted: Fitted, source: Source, read: ReadGraph | N
         return
     assert isinstance(source, Archive)
     shutil.copyfile(source.path, folder / GRAPH)
-    describe(folder, fitted, name=name, graph=source.fingerprint())
+    reading = Reading(directed=source.directed)
+    describe(folder, fitted, name=name, graph=source.fingerprint(), reading=reading)
 
 
 def gathered(world: World, trained: Trained, labels: np.ndarray) -> list[RunResult]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -16,14 +18,15 @@ from torch import Tensor
 from apgcn import __version__
 from apgcn.checks import as_plain
 from apgcn.devices import one_thread, return_free_memory
-from apgcn.distributed.checkpoint import read_checkpoint, restore, write_checkpoint
-from apgcn.distributed.owners import way_of
+from apgcn.distributed.checkpoint import difference, read_checkpoint, restore, write_checkpoint
+from apgcn.distributed.owners import check_owners, way_of
 from apgcn.distributed.pack import PartPack
 from apgcn.distributed.sources import Source
 from apgcn.distributed.world import Traffic, World
 from apgcn.errors import InvalidInput, RankDied
 from apgcn.models.network import ModelSettings
 from apgcn.propagation import Propagated
+from apgcn.splits import SETS
 from apgcn.training.loop import TIDY_EVERY, Progress
 from apgcn.training.runs import Run
 from apgcn.training.settings import TrainingSettings
@@ -40,15 +43,12 @@ class Trained:
     pack : PartPack
     said : Propagated
         What the best weights of every run say of the rows that are here.
-    notes : list of str
-        What a user should know about the parts.
     epochs, seconds, traffic
         How many epochs were trained here and now, how long they took, and what this rank said meanwhile.
     """
 
     pack: PartPack
     said: Propagated
-    notes: list[str]
     epochs: int
     seconds: float
     traffic: Traffic
@@ -64,6 +64,7 @@ def train_together(
     partition: str = "auto",
     checkpoint: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
+    tell: Callable[[str], None] = lambda note: None,
 ) -> Trained:
     """Train runs of one split as one pack, whose rows lie on the ranks.
 
@@ -73,11 +74,13 @@ def train_together(
         "metis", "blocks", or "auto".
     checkpoint : path, optional
         Of rank 0: from there it goes on if the file is there, and there it is kept from time to time.
+    tell : function, optional
+        Is told what a user should know about the parts, before the first epoch.
 
     Raises
     ------
     InvalidInput
-        If the ranks see different graphs, or the model cannot be trained in parts.
+        If the ranks see different graphs or settings, or the model cannot be trained in parts.
     RankDied
         If a rank ends before the training does.
     """
@@ -87,15 +90,23 @@ def train_together(
     check_same(world, source)
     ways = world.all_say(world.together(lambda: way_of(partition)))
     way = "metis" if set(ways) == {"metis"} else "blocks"
+    facts = _facts(world, source, runs, model, training, way=way)
+    for rank, theirs in enumerate(world.all_say(facts)):
+        if theirs != json.loads(json.dumps(facts)):
+            raise InvalidInput(f"all ranks must train the same, but of rank {rank} {difference(facts, theirs)}.")
     owner = world.array_from_first(
-        source.owners(world.size, way) if world.rank == 0 else None, length=source.nodes, dtype=np.int16
+        world.together(lambda: source.owners(world.size, way) if world.rank == 0 else None),
+        length=source.nodes,
+        dtype=np.int16,
     )
+    check_owners(owner, world.size)
     part = world.together(lambda: source.part(owner, world.rank))
     with one_thread():
         pack = PartPack(world, part, owner, len(source.class_names), runs, model, training)
-        facts = _facts(world, source, runs, model, training)
+        for note in _notes(world, pack, partition, way):
+            tell(note)
         _go_on(world, pack, checkpoint, facts)
-        kept = Kept(checkpoint if world.rank == 0 else None)
+        kept = Kept(checkpoint if world.rank == 0 else None, pack.epochs)
         begun, before, started = pack.epochs, copy(world.traffic), time.perf_counter()
         try:
             while pack.going:
@@ -109,7 +120,7 @@ def train_together(
             said = pack.answers()
         except RankDied as error:
             raise RankDied(f"{error}; {kept}.") from error
-    return Trained(pack, said, _notes(world, pack, partition, way), pack.epochs - begun, seconds, traffic)
+    return Trained(pack, said, pack.epochs - begun, seconds, traffic)
 
 
 def check_same(world: World, source: Source) -> None:
@@ -126,8 +137,8 @@ def check_same(world: World, source: Source) -> None:
 class Kept:
     """The checkpoint of rank 0, which the others do not write."""
 
-    def __init__(self, path: Path | None):
-        self._path, self._at, self._epochs = path, -np.inf, 0
+    def __init__(self, path: Path | None, epochs: int):
+        self._path, self._at, self._epochs = path, -np.inf, epochs
 
     def keep(self, pack: PartPack, facts: dict[str, Any]) -> None:
         """Write it, if the last one is old."""
@@ -137,7 +148,7 @@ class Kept:
 
     def __str__(self) -> str:
         if self._path is None:
-            return "rank 0 keeps a checkpoint, from which the same command goes on"
+            return "rank 0 keeps what was learned: the same command goes on from there"
         if not self._epochs:
             return "nothing was learned yet"
         return f"what was learned in {self._epochs} epochs is kept: the same command goes on from there"
@@ -164,16 +175,20 @@ def _go_on(world: World, pack: PartPack, path: Path | None, facts: dict[str, Any
 
 
 def _facts(
-    world: World, source: Source, runs: Sequence[Run], model: ModelSettings, training: TrainingSettings
+    world: World, source: Source, runs: Sequence[Run], model: ModelSettings, training: TrainingSettings, *, way: str
 ) -> dict[str, Any]:
-    """Which training it is; with dropout another number of ranks gives another one."""
+    """Which training it is; with dropout another number of ranks or other parts give another one."""
+    split = runs[0].split
+    sets = b"/".join(getattr(split, name).tobytes() for name in SETS)
     return {
         "version": __version__,
         "graph": source.digest,
         "model": [model.name, vars(model)],
         "training": vars(training),
         "runs": [str(run.noise_seed) for run in runs],
+        "split": hashlib.sha256(sets).hexdigest(),
         "ranks": world.size,
+        "partition": way,
     }
 
 

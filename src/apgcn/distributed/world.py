@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -158,6 +159,8 @@ class World:
                 f"({_short(error)})"
             ) from error
         finally:
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)  # a word is only queued until then
             self.traffic.seconds += time.perf_counter() - started
 
 
@@ -191,5 +194,5 @@ def world(device: str = "cpu") -> Iterator[World]:
 
 
 def _short(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:120].rstrip(".") if lines else type(error).__name__
+    lines = re.sub(r"\[[^\]]*/[^\]]*\]\s*", "", str(error)).strip().splitlines()  # without places in their source
+    return lines[0][:100].rstrip(". ") if lines else type(error).__name__

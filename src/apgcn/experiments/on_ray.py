@@ -12,6 +12,7 @@ import math
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, NamedTuple, TypeVar
 
@@ -32,6 +33,7 @@ LOOK_EVERY = 0.5  # seconds
 PROCESS = 2**29  # bytes that a process takes before it has begun
 PARTS_OF_A_GPU = 4  # more packs at once only hinder each other
 ANSWERS_WITHIN = 5.0  # seconds, or there is no cluster
+BACK_WITHIN = 300.0  # seconds, or no machine will come back
 
 Outcome = TypeVar("Outcome")
 
@@ -64,8 +66,11 @@ class OnRay:
     def __init__(self, address: str | None = None, *, device: str = "cpu", processors: int | None = None):
         self._ray = _ray()
         self._device = named(device).type
+        if device not in ("cpu", "cuda"):
+            raise InvalidInput(f"on a Ray cluster the device must be cpu or cuda, any of its GPUs, got {device}.")
         self._graphs: dict[str, Any] = {}
         self._needs: dict[Condition, _Need] = {}
+        self._seen = time.monotonic()  # when there was last a machine
         self._ours = _connect(self._ray, address, processors)
         if self._device == "cuda" and not self._count("GPU"):
             self.close()
@@ -93,8 +98,15 @@ class OnRay:
 
         In passing it is asked what packs of the condition need there.
         """
-        gpus = 1 / PARTS_OF_A_GPU if self._device == "cuda" else 0
-        task = self._task(processors=0, gpus=gpus, retries=RETRIES)
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        smallest = min(self._workers, key=lambda node: node["Resources"].get("memory", 0))
+        task = self._ray.remote(_there).options(
+            num_cpus=0,
+            num_gpus=1 / PARTS_OF_A_GPU if self._device == "cuda" else 0,
+            max_retries=RETRIES,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(smallest["NodeID"], soft=True),
+        )
         given = {"function": function, "device": self._device, "given": given}
         try:
             answer, self._needs[condition] = self._understood(
@@ -125,7 +137,8 @@ class OnRay:
                 if not busy:
                     return
                 done, _ = ray.wait(list(busy), timeout=LOOK_EVERY)
-                for key, share in ray.get(board.shares.remote()).items():
+                self._look_for_machines()
+                for key, share in self._shares(board).items():
                     for pack, _ in busy.values():
                         if pack.key == key:
                             watch(pack, share)
@@ -144,6 +157,21 @@ class OnRay:
                 ray.cancel(task, force=True)
             ray.kill(board)
 
+    def _look_for_machines(self) -> None:
+        """Wait for a machine to come back, but not for ever."""
+        try:
+            self._seen = time.monotonic() if self._workers else self._seen
+        except NoCluster:
+            if time.monotonic() - self._seen > BACK_WITHIN:
+                raise
+
+    def _shares(self, board: Any) -> dict[str, float]:
+        """What tasks have written; if the board is lost, nothing but the bar suffers."""
+        try:
+            return self._ray.get(board.shares.remote())
+        except self._ray.exceptions.RayError:
+            return {}
+
     @property
     def _in_flight(self) -> int:
         """How many packs are given to Ray: enough that no machine waits, and that one which grows sees why."""
@@ -153,24 +181,27 @@ class OnRay:
         return int(self._ray.cluster_resources().get(what, 0))
 
     def _begin(self, function: Callable, pack: PlannedPack, board: Any) -> Any:
-        need = self._need(pack.condition)
-        memory = need.shared + len(pack.runs) * need.per_run
-        if self._device == "cuda":
-            share = min(1.0, math.ceil(PARTS_OF_A_GPU * memory / need.device) / PARTS_OF_A_GPU)
-            task = self._task(processors=1, gpus=share)
-        else:
-            task = self._task(processors=1, memory=min(memory + PROCESS, self._largest))
+        task = self._ray.remote(_there).options(max_retries=0, **self.request(pack))
         given = {"function": function, "board": board}
         return task.remote(*self._about(pack.condition), _on_board, pack, given)
 
-    def _task(self, *, processors: int, gpus: float = 0, memory: int = 0, retries: int = 0) -> Any:
-        remote = self._ray.remote(_there)
-        return remote.options(num_cpus=processors, num_gpus=gpus, memory=memory or None, max_retries=retries)
+    def request(self, pack: PlannedPack) -> dict[str, Any]:
+        """What a pack asks for, as Ray takes it; never more than the largest machine has, which would be for ever."""
+        need = self._need(pack.condition)
+        memory = need.shared + len(pack.runs) * need.per_run
+        if self._device == "cuda":
+            return {"num_cpus": 1, "num_gpus": gpu_share(memory, need.device)}
+        largest = max(int(node["Resources"].get("memory", 0)) for node in self._workers)
+        return {"num_cpus": 1, "memory": min(memory + PROCESS, largest)}
 
     @property
-    def _largest(self) -> int:
-        """The memory that the largest machine gives to tasks: who asks for more would wait for ever."""
-        return int(max(node["Resources"].get("memory", 0) for node in self._ray.nodes() if node["Alive"]))
+    def _workers(self) -> list[dict[str, Any]]:
+        """The machines that can take a task."""
+        what = "GPU" if self._device == "cuda" else "CPU"
+        found = [node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get(what, 0) >= 1]
+        if not found:
+            raise NoCluster(f"the Ray cluster must have a machine with a {what}, but none is there.")
+        return found
 
     def _need(self, condition: Condition) -> _Need:
         if condition not in self._needs:
@@ -216,6 +247,15 @@ def _need(condition: Condition, *, device: str) -> _Need:
     graph, place = cleaned(condition.dataset), resolve(device)
     model, _ = divide_settings(condition.model, dict(condition.settings))
     return _Need(4 * model.floats_shared(graph), bytes_per_run(graph, model, place), memory_of(place))
+
+
+def gpu_share(need: int, memory: int) -> float:
+    """Which part of a GPU so many bytes are.
+
+    >>> gpu_share(10, 100), gpu_share(60, 100), gpu_share(200, 100)
+    (0.25, 0.75, 1.0)
+    """
+    return min(1.0, math.ceil(PARTS_OF_A_GPU * need / memory) / PARTS_OF_A_GPU)
 
 
 def _asked(condition: Condition, *, function: Callable, device: str, given: dict[str, Any]) -> tuple[Any, _Need]:
