@@ -74,7 +74,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a question mark rather than no answer
     status = run(sys.argv[1:])
-    if "apgcn.distributed.world" in sys.modules:  # threads of its connections, if one is left, would abort us
+    ranks = sys.modules.get("apgcn.distributed.world")
+    if ranks and ranks.was_there():  # threads of its connections, if one is left, would abort us
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError, AttributeError):
                 stream.flush()

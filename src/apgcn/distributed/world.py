@@ -164,6 +164,14 @@ class World:
             self.traffic.seconds += time.perf_counter() - started
 
 
+_was_there = False
+
+
+def was_there() -> bool:
+    """Whether this process has been one of several."""
+    return _was_there
+
+
 @contextmanager
 def world(device: str = "cpu") -> Iterator[World]:
     """The ranks that `torchrun` started, until the block is left.
@@ -179,10 +187,12 @@ def world(device: str = "cpu") -> Iterator[World]:
             "--distributed must be started once for every rank: torchrun --nproc-per-node 2 -m apgcn train ... "
             f"--distributed (there is no {missing[0]} in the environment)."
         )
+    global _was_there
     place = resolve(device)
     if place.type == "cuda":
         place = resolve(f"cuda:{int(os.environ.get('LOCAL_RANK', 0))}")
         torch.cuda.set_device(place)
+    _was_there = True
     try:
         dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=ANSWER_WITHIN)
     except (RuntimeError, ValueError) as error:
