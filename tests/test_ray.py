@@ -3,7 +3,9 @@
 import os
 import signal
 import socket
+import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -143,6 +145,31 @@ def test_without_a_cluster_one_is_started_and_ended(tmp_path, capsys, monkeypatc
     assert "Ray: 1 machine, 1 processor" in capsys.readouterr().err
     assert not ray.is_initialized()
     assert len(Store(tmp_path / "s").records) == 2
+
+
+def test_a_driver_that_dies_goes_on_from_its_store(tmp_path):
+    """Killed when its first records are there; the cluster that it had started ends with it."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    command = ["reproduce", "figure4", "--datasets", "cora", "--models", "apgcn", "--runs", "2"]
+    assert run([*command, "--store", str(here)]) == 0
+    ours = [*command, "--store", str(there), "--executor", "ray", "--workers", "1"]
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "apgcn", *ours], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    until = time.monotonic() + 180
+    while not (there / "runs.jsonl").exists():
+        assert time.monotonic() < until
+        assert driver.poll() is None
+        time.sleep(0.05)
+    driver.kill()
+    driver.wait()
+    before = set(Store(there).records)
+    assert 0 < len(before) < len(Store(here).records)
+    assert run(ours) == 0
+    found, expected = (
+        {key: {**line, "command": None} for key, line in results(folder).items()} for folder in (there, here)
+    )
+    assert found == expected
 
 
 def free_port():

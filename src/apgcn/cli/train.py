@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -103,39 +103,18 @@ def train(
             raise InvalidInput("--distributed trains one model: leave out --tune, and --runs of a benchmark graph.")
     elif partition != "auto":
         raise InvalidInput("--partition must come with --distributed.")
+    common: dict[str, Any] = {"model": model, "seed": seed, "device": device, "out": out, "as_json": as_json}
     if files.given:
         if dataset is not None or settings is not None:
             raise InvalidInput("one's own graph has no name in the catalogue and no settings there; leave them out.")
         if out is None:
             raise InvalidInput("--out must name the new folder of the model.")
+        changes = parse_settings(typed, model=model)
+        own: dict[str, Any] = {"changes": changes, "initialisations": runs, "test_share": test_share, **common}
         if distributed:
-            train_own_together(
-                files,
-                reading,
-                model=model,
-                changes=parse_settings(typed, model=model),
-                initialisations=runs,
-                test_share=test_share,
-                seed=seed,
-                device=device,
-                partition=partition,
-                out=out,
-                as_json=as_json,
-            )
-            return
-        train_own(
-            files,
-            reading,
-            model=model,
-            changes=parse_settings(typed, model=model),
-            trials=trials,
-            initialisations=runs,
-            test_share=test_share,
-            seed=seed,
-            device=device,
-            out=out,
-            as_json=as_json,
-        )
+            train_own_together(files, reading, partition=partition, **own)
+        else:
+            train_own(files, reading, trials=trials, **own)
         return
     if trials:
         raise InvalidInput(f"--tune is for one's own graph; of a benchmark graph say: apgcn tune {dataset or 'cora'}.")
@@ -143,30 +122,12 @@ def train(
         raise InvalidInput("--test-share is for one's own graph; the benchmark's splits have their test nodes.")
     if reading != Reading():
         raise InvalidInput("what columns mean is for one's own graph: give --edges and --nodes, too.")
-    if distributed and out is not None:
-        train_catalogued_together(
-            dataset or "cora",
-            model=model,
-            kind=settings,
-            changes=parse_settings(typed, model=model),
-            seed=seed,
-            device=device,
-            partition=partition,
-            out=out,
-            as_json=as_json,
-        )
-        return
-    train_catalogued(
-        dataset or "cora",
-        model=model,
-        kind=settings,
-        typed=typed,
-        runs=runs,
-        seed=seed,
-        device=device,
-        out=out,
-        as_json=as_json,
-    )
+    name = dataset or "cora"
+    if distributed:
+        changes = parse_settings(typed, model=model)
+        train_catalogued_together(name, kind=settings, changes=changes, partition=partition, **common)
+    else:
+        train_catalogued(name, kind=settings, typed=typed, runs=runs, **common)
 
 
 def _names(typed: str | None) -> tuple[str, ...]:

@@ -81,21 +81,7 @@ def gathered(world: World, trained: Trained, labels: np.ndarray) -> list[RunResu
         return []
     order = np.argsort(own.numpy())
     logits, steps, remainder = (value[:, order] for value in values)
-    best_epochs, epochs = pack.lasted.tolist()
-    histories = pack.history.of_each_run(epochs)
-    return [
-        RunResult(
-            run=run,
-            logits=logits[number],
-            steps=steps[number],
-            remainder=remainder[number],
-            weights={name: weight[number : number + 1].cpu().clone() for name, weight in pack.kept.items()},
-            history=histories[number],
-            best_epoch=best_epochs[number],
-            labels=labels,
-        )
-        for number, run in enumerate(pack.runs)
-    ]
+    return pack.results_of(logits, steps, remainder, labels)
 
 
 def traffic_of(world: World, trained: Trained) -> list[dict[str, Any]]:

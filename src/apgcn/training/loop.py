@@ -245,7 +245,12 @@ class Pack:
     def results(self) -> list[RunResult]:
         """Every run with its best weights, evaluated once more."""
         logits, steps, remainder = (value.cpu().numpy() for value in self.answers())
-        labels = self.graph.labels.cpu().numpy()
+        return self.results_of(logits, steps, remainder, self.graph.labels.cpu().numpy())
+
+    def results_of(
+        self, logits: np.ndarray, steps: np.ndarray, remainder: np.ndarray, labels: np.ndarray
+    ) -> list[RunResult]:
+        """Every run with what its best weights say, (runs, nodes, ...)."""
         best_epochs, epochs = self.lasted.tolist()
         histories = self.history.of_each_run(epochs)
         return [
