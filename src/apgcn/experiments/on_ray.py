@@ -9,8 +9,6 @@ the pack is given to another, `RETRIES` times.
 from __future__ import annotations
 
 import math
-import os
-import signal
 import socket
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -23,6 +21,7 @@ from apgcn.experiments.executors import Report, from_time_to_time
 from apgcn.experiments.graphs import bring, cleaned
 from apgcn.experiments.keys import Condition
 from apgcn.experiments.pack import PlannedPack
+from apgcn.experiments.ray_cluster import connect, first_line, imported_ray
 from apgcn.graph import Graph
 from apgcn.texts import counted
 from apgcn.training.packs import bytes_per_run
@@ -32,7 +31,6 @@ RETRIES = 3  # after the first attempt
 LOOK_EVERY = 0.5  # seconds
 PROCESS = 2**29  # bytes that a process takes before it has begun
 PARTS_OF_A_GPU = 4  # more packs at once only hinder each other
-ANSWERS_WITHIN = 5.0  # seconds, or there is no cluster
 BACK_WITHIN = 300.0  # seconds, or no machine will come back
 
 Outcome = TypeVar("Outcome")
@@ -64,14 +62,14 @@ class OnRay:
     at_once = 1  # Ray sees to it that tasks share the memory of a machine
 
     def __init__(self, address: str | None = None, *, device: str = "cpu", processors: int | None = None):
-        self._ray = _ray()
+        self._ray = imported_ray()
         self._device = named(device).type
         if device not in ("cpu", "cuda"):
             raise InvalidInput(f"on a Ray cluster the device must be cpu or cuda, any of its GPUs, got {device}.")
         self._graphs: dict[str, Any] = {}
         self._needs: dict[Condition, _Need] = {}
         self._seen = time.monotonic()  # when there was last a machine
-        self._ours = _connect(self._ray, address, processors)
+        self._ours = connect(self._ray, address, processors)
         if self._device == "cuda" and not self._count("GPU"):
             self.close()
             raise MissingDevice("device cuda needs a GPU in the Ray cluster, but no machine of it has one; try cpu.")
@@ -113,7 +111,7 @@ class OnRay:
                 task.remote(*self._about(condition), _asked, condition, given)
             )
         except self._ray.exceptions.RayError as error:
-            raise WorkerDied(f"no machine of the Ray cluster could be asked ({_first_line(error)}).") from None
+            raise WorkerDied(f"no machine of the Ray cluster could be asked ({first_line(error)}).") from None
         return answer
 
     def run(
@@ -305,57 +303,5 @@ def _on_board(pack: PlannedPack, *, function: Callable[[PlannedPack, Report], Ou
 def _gave_up(pack: PlannedPack, error: Exception) -> str:
     return (
         f"pack {pack.key} must be trained in {RETRIES + 1} attempts, but its process or machine died in each "
-        f"({_first_line(error)}); what is done is kept: look at the cluster's memory and start again."
-    )
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
-
-
-def _ray() -> Any:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingPackage('--executor ray needs Ray: pip install "apgcn[ray]"') from error
-    return ray
-
-
-def _connect(ray: Any, address: str | None, processors: int | None) -> bool:
-    """Connect to a cluster or start one; says whether this did it, and not somebody before."""
-    if ray.is_initialized():
-        return False
-    address = address or os.environ.get("RAY_ADDRESS")
-    if address:
-        _look(address)
-    started: dict[str, Any] = {"address": address} if address else {"address": "local", "num_cpus": processors}
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        ray.init(
-            **started, logging_level="ERROR", log_to_driver=False, include_dashboard=False if not address else None
-        )
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise NoCluster(_nobody(address or "this machine", error)) from error
-    finally:
-        signal.signal(signal.SIGTERM, before)  # Ray takes it
-    return True
-
-
-def _look(address: str) -> None:
-    """Whether somebody listens there: Ray itself would wait for a minute and more."""
-    host, _, port = address.rpartition(":")
-    if "://" in address or not port.isdigit():
-        return
-    try:
-        socket.create_connection((host, int(port)), timeout=ANSWERS_WITHIN).close()
-    except (OSError, OverflowError) as error:
-        raise NoCluster(_nobody(address, error)) from error
-
-
-def _nobody(address: str, error: Exception) -> str:
-    return (
-        f"there must be a Ray cluster at {address}, but nobody answers ({_first_line(error)}); "
-        "start one with `ray start --head`, or leave --address out to use this machine alone."
+        f"({first_line(error)}); what is done is kept: look at the cluster's memory and start again."
     )
