@@ -20,6 +20,7 @@ ORDER = [
     "datasets",
     "devices",
     "interrupts",
+    "leaving",
     "loops",
     "noise",
     "pattern",

@@ -153,7 +153,7 @@ def test_status_says_what_is_done_and_left(folder, capsys):
     assert run(["status", str(folder)]) == 0
     shown = capsys.readouterr().out
     assert "0 of 6 runs are done, 6 are left." in shown
-    assert "shows when the first pack is done" in shown
+    assert "shows when a pack of every model is done" in shown
     keep(Store(folder), condition, [0.8] * 3)
     assert run(["status", str(folder), "--json"]) == 0
     now = json.loads(capsys.readouterr().out)

@@ -5,20 +5,25 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+import types
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from test_fill import results
 
+from apgcn import __version__
 from apgcn.cli import run
-from apgcn.errors import ApgcnError, MissingDevice, WorkerDied
+from apgcn.errors import ApgcnError, MissingDevice, MissingPackage, WorkerDied
 from apgcn.experiments import on_ray
 from apgcn.experiments.fill import Nobody, fill
 from apgcn.experiments.keys import Condition
 from apgcn.experiments.on_ray import OnRay
 from apgcn.experiments.pack import PlannedPack
+from apgcn.experiments.ray_tasks import need_of
 from apgcn.experiments.store import Store
 
 ray = pytest.importorskip("ray")
@@ -97,6 +102,24 @@ def test_a_mistake_is_one_sentence_and_a_failure_is_not(executor):
         list(executor.run(failing, [pack_of(0)], lambda pack, share: None))
 
 
+def test_another_version_of_apgcn_is_said(executor, monkeypatch):
+    monkeypatch.setattr(on_ray, "__version__", "9.9")  # here, not there
+    with pytest.raises(ApgcnError, match=rf"must have apgcn 9\.9, but .* has {__version__}; install the same there"):
+        list(executor.run(mistaken, [pack_of(0)], lambda pack, share: None))
+
+
+def test_a_machine_that_lacks_apgcn_is_said(executor, monkeypatch):
+    """A module of this process alone: there it is as if it, or all of apgcn, were not installed."""
+    later = types.ModuleType("apgcn.later")
+    exec("def work(*given):\n    return 1", vars(later))
+    monkeypatch.setitem(sys.modules, "apgcn.later", later)
+    with pytest.raises(MissingPackage, match="every machine of the Ray cluster must have apgcn"):
+        list(executor.run(later.work, [pack_of(0)], lambda pack, share: None))
+    monkeypatch.setattr(on_ray, "there", later.work)
+    with pytest.raises(MissingPackage, match="every machine of the Ray cluster must have apgcn"):
+        list(executor.run(mistaken, [pack_of(0)], lambda pack, share: None))
+
+
 def test_a_cluster_without_gpu_has_none(cluster):
     with pytest.raises(MissingDevice, match="needs a GPU in the Ray cluster"):
         OnRay(cluster.address, device="cuda")
@@ -108,9 +131,23 @@ def test_tasks_ask_for_what_their_packs_are_estimated_to_need(cluster):
             executor.request(PlannedPack.of(Condition.of_paper("cora", "apgcn").first_runs(runs), "cpu"))
             for runs in (1, 3)
         )
-        need = on_ray._need(Condition.of_paper("cora", "apgcn"), device="cpu")
+        need = need_of(Condition.of_paper("cora", "apgcn"), device="cpu")
         assert one == {"num_cpus": 1, "memory": on_ray.PROCESS + need.shared + need.per_run}
         assert three["memory"] - one["memory"] == 2 * need.per_run
+
+
+def test_a_task_that_no_machine_can_take_any_more_asks_for_less(executor, tmp_path, monkeypatch):
+    """As if a larger machine had been there when the first was given out."""
+    usual, asked = OnRay.request, []
+
+    def request(self, pack):
+        asked.append(pack.key)
+        return {**usual(self, pack), **({"memory": 2**44} if len(asked) == 1 else {})}
+
+    monkeypatch.setattr(OnRay, "request", request)
+    (tmp_path / pack_of(0).key).touch()  # nobody dies
+    ((pack, _),) = executor.run(partial(dying_once, folder=tmp_path), [pack_of(0)], lambda pack, share: None)
+    assert asked == [pack.key, pack.key]
 
 
 def test_a_machine_that_dies_changes_nothing(cluster, tmp_path):
@@ -147,20 +184,24 @@ def test_without_a_cluster_one_is_started_and_ended(tmp_path, capsys, monkeypatc
     assert len(Store(tmp_path / "s").records) == 2
 
 
+def wait_for_records(driver, store):
+    until = time.monotonic() + 180
+    while not (store / "runs.jsonl").exists():
+        assert time.monotonic() < until
+        assert driver.poll() is None
+        time.sleep(0.05)
+
+
 def test_a_driver_that_dies_goes_on_from_its_store(tmp_path):
     """Killed when its first records are there; the cluster that it had started ends with it."""
     here, there = tmp_path / "here", tmp_path / "there"
-    command = ["reproduce", "figure4", "--datasets", "cora", "--models", "apgcn", "--runs", "2"]
+    command = ["reproduce", "figure4", "--datasets", "cora", "--models", "apgcn", "--runs", "1"]
     assert run([*command, "--store", str(here)]) == 0
     ours = [*command, "--store", str(there), "--executor", "ray", "--workers", "1"]
     driver = subprocess.Popen(
         [sys.executable, "-m", "apgcn", *ours], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    until = time.monotonic() + 180
-    while not (there / "runs.jsonl").exists():
-        assert time.monotonic() < until
-        assert driver.poll() is None
-        time.sleep(0.05)
+    wait_for_records(driver, there)
     driver.kill()
     driver.wait()
     before = set(Store(there).records)
@@ -170,6 +211,31 @@ def test_a_driver_that_dies_goes_on_from_its_store(tmp_path):
         {key: {**line, "command": None} for key, line in results(folder).items()} for folder in (there, here)
     )
     assert found == expected
+
+
+def test_a_cluster_whose_head_dies_is_said_and_the_store_stays(tmp_path):
+    """In a process of its own, which must end by itself: Ray would wait for the head, and then abort."""
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    made.wait_for_nodes()
+    store = tmp_path / "s"
+    command = ["reproduce", "figure4", "--datasets", "cora", "--models", "apgcn", "--runs", "1", "--store", str(store)]
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "apgcn", *command, "--executor", "ray", "--address", made.address],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_for_records(driver, store)
+        made.head_node.kill_gcs_server()
+        _, told = driver.communicate(timeout=90)
+    finally:
+        driver.kill()
+        made.shutdown()
+    assert driver.returncode == 2, told
+    assert "the head of the Ray cluster" in told.splitlines()[-1]
+    assert "the same command goes on" in told.splitlines()[-1]
+    assert Store(store).records
 
 
 def free_port():
@@ -182,10 +248,14 @@ def free_port():
     ("options", "sentence"),
     [
         (["--executor", "ray", "--address", "127.0.0.1:PORT"], "there must be a Ray cluster at 127.0.0.1:"),
-        (["--executor", "ray", "--address", "nonsense"], "there must be a Ray cluster at nonsense"),
+        (["--executor", "ray", "--address", "127.0.0.1:x"], "--address must be auto or host:port, got '127.0.0.1:x'"),
+        (["--executor", "ray", "--address", "nonsense"], "--address must be auto or host:port, got 'nonsense'"),
         (["--executor", "spark"], "unknown executor 'spark'; known: local, ray."),
         (["--address", "auto"], "--address must come with --executor ray"),
-        (["--executor", "ray", "--address", "auto", "--workers", "2"], "--workers must not come with --address"),
+        (
+            ["--executor", "ray", "--address", "auto", "--workers", "2"],
+            "--workers must not come with a cluster's address",
+        ),
         (["--executor", "ray", "--device", "cuda:1"], "on a Ray cluster the device must be cpu or cuda"),
         (["--executor", "ray", "--device", "tpu"], "device must be cpu, cuda or cuda:N, got 'tpu'"),
     ],
@@ -203,5 +273,32 @@ def test_what_is_wrong_is_said_in_a_sentence(options, sentence, tmp_path, capsys
 
 def test_without_ray_it_is_said_what_to_install(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert run(["tune", "cora", "--store", str(tmp_path / "s"), "--executor", "ray"]) == 2
+    tune = ["tune", "cora", "--store", str(tmp_path / "s"), "--executor", "ray"]
+    assert run(tune) == 2
     assert 'needs Ray: pip install "apgcn[ray]"' in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert run(tune) == 2
+    assert 'tuning needs optuna: pip install "apgcn[tune]"' in capsys.readouterr().err  # before a cluster is sought
+
+
+def test_a_token_that_is_missing_is_said(cluster, tmp_path):
+    command = ["-m", "apgcn", "tune", "cora", "--store", str(tmp_path / "s"), "--executor", "ray"]
+    found = subprocess.run(
+        [sys.executable, *command, "--address", cluster.address],
+        env={**os.environ, "RAY_AUTH_MODE": "token", "HOME": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 2
+    (line,) = found.stderr.splitlines()
+    assert "it may want RAY_AUTH_MODE=token and the token" in line
+
+
+def test_somebody_else_who_listens_there_is_no_cluster(tmp_path, capsys):
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{other.server_port}"
+        assert run(["reproduce", "table2", "--store", str(tmp_path), "--executor", "ray", "--address", address]) == 2
+    (told,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("apgcn: ")]  # not its log
+    assert "but who listens there does not talk with us (it does not speak gRPC)" in told

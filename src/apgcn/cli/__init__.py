@@ -24,6 +24,7 @@ from apgcn.cli.status import status
 from apgcn.cli.train import train
 from apgcn.cli.tune import tune
 from apgcn.errors import ApgcnError
+from apgcn.leaving import leaves_at_once
 from apgcn.texts import printable
 
 INTERRUPTED = 130
@@ -74,8 +75,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a question mark rather than no answer
     status = run(sys.argv[1:])
-    ranks = sys.modules.get("apgcn.distributed.world")
-    if ranks and ranks.was_there():  # threads of its connections, if one is left, would abort us
+    if leaves_at_once():
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError, AttributeError):
                 stream.flush()
@@ -93,11 +93,12 @@ def run(arguments: list[str]) -> int:
             raise KeyboardInterrupt
         return status
     except ApgcnError as error:
-        return error.exit_status if error.quiet else _complain(str(error), error.exit_status)
+        quiet = error.quiet or (_another_says_it(arguments) and not _was_a_rank())
+        return error.exit_status if quiet else _complain(str(error), error.exit_status)
     except UsageError as error:
-        return _complain(error.format_message(), 2)  # type: ignore[attr-defined]
+        return 2 if _another_says_it(arguments) else _complain(error.format_message(), 2)  # type: ignore[attr-defined]
     except (KeyboardInterrupt, typer.Abort):
-        return _complain("interrupted.", INTERRUPTED)
+        return INTERRUPTED if _another_says_it(arguments) else _complain("interrupted.", INTERRUPTED)
     except BrokenPipeError:  # the reader of our output has left; what is buffered has nowhere to go
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
@@ -107,6 +108,18 @@ def run(arguments: list[str]) -> int:
         if isinstance(error, RuntimeError) and "memory" not in str(error).lower():
             raise
         return _complain("there is not enough memory; train a smaller graph, fewer steps or fewer hidden units.", 2)
+
+
+def _was_a_rank() -> bool:
+    """Whether this process has met other ranks of a training."""
+    ranks = sys.modules.get("apgcn.distributed.world")
+    return bool(ranks and ranks.was_there())
+
+
+def _another_says_it(arguments: list[str]) -> bool:
+    """Whether the first rank of this machine, which was told the same, has the word."""
+    started_together = "--distributed" in arguments or "TORCHELASTIC_RUN_ID" in os.environ
+    return started_together and os.environ.get("LOCAL_RANK", "0") != "0"
 
 
 def _complain(sentence: str, status: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -38,8 +39,11 @@ def check_options(
         raise UnknownName("executor", executor, EXECUTORS)
     if address is not None and executor != "ray":
         raise InvalidInput(f"--address must come with --executor ray, got --executor {executor}.")
-    if address is not None and workers is not None:
-        raise InvalidInput("--workers must not come with --address: a cluster knows its own processors; leave one out.")
+    there = address or (os.environ.get("RAY_ADDRESS") if executor == "ray" else None)
+    if there and workers is not None:
+        raise InvalidInput(
+            f"--workers must not come with a cluster's address ({there}): it knows its own processors; leave one out."
+        )
     if workers is not None:
         check_whole("workers", workers, most=1024)
     (resolve if executor == "local" else named)(device)

@@ -46,7 +46,7 @@ def tune(
     from apgcn.experiments.trials import content as trials_so_far
     from apgcn.experiments.tuning import tune as find
     from apgcn.models.catalogue import settings_of
-    from apgcn.training.searching import searched
+    from apgcn.training.searching import imported_optuna, searched
 
     describe(dataset)
     settings_of(model)
@@ -59,6 +59,7 @@ def tune(
     for name in wanted or []:
         if name not in searched(model):
             raise UnknownName(f"setting to search for {model}", name, searched(model))
+    imported_optuna()
     place = Store.to_fill(store)
     options = {"model": model, "search": search, "trials": trials, "runs": runs, "seed": seed}
     command = typed("tune", dataset, **options, device=device, workers=workers, executor=executor)

@@ -24,7 +24,7 @@ def watching(planned: int, missing: Callable[[], int], *, label: str = "") -> It
         TextColumn("left"),
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=None, planned=planned, done=planned - missing())
+        task = bar.add_task("", total=1.0, planned=planned, done=planned - missing())
         yield Watching(bar, task, planned=planned, missing=missing, label=label)
 
 

@@ -8,30 +8,25 @@ the pack is given to another, `RETRIES` times.
 
 from __future__ import annotations
 
-import math
-import socket
 import time
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from apgcn import __version__
-from apgcn.devices import memory_of, named, resolve
+from apgcn.devices import named
 from apgcn.errors import ApgcnError, InvalidInput, MissingDevice, MissingPackage, NoCluster, WorkerDied
-from apgcn.experiments.executors import Report, from_time_to_time
-from apgcn.experiments.graphs import bring, cleaned
+from apgcn.experiments.executors import Report
+from apgcn.experiments.graphs import cleaned
 from apgcn.experiments.keys import Condition
 from apgcn.experiments.pack import PlannedPack
-from apgcn.experiments.ray_cluster import connect, first_line, imported_ray
-from apgcn.graph import Graph
+from apgcn.experiments.ray_cluster import Head, answers, connect, first_line, imported_ray
+from apgcn.experiments.ray_tasks import PARTS_OF_A_GPU, Board, Mistake, Need, asked, gpu_share, need_of, on_board, there
 from apgcn.texts import counted
-from apgcn.training.packs import bytes_per_run
-from apgcn.training.paper import divide_settings
 
 RETRIES = 3  # after the first attempt
 LOOK_EVERY = 0.5  # seconds
 PROCESS = 2**29  # bytes that a process takes before it has begun
-PARTS_OF_A_GPU = 4  # more packs at once only hinder each other
-BACK_WITHIN = 300.0  # seconds, or no machine will come back
+MACHINES_BACK_WITHIN = 300.0  # seconds, or no machine will come back
 
 Outcome = TypeVar("Outcome")
 
@@ -67,9 +62,11 @@ class OnRay:
         if device not in ("cpu", "cuda"):
             raise InvalidInput(f"on a Ray cluster the device must be cpu or cuda, any of its GPUs, got {device}.")
         self._graphs: dict[str, Any] = {}
-        self._needs: dict[Condition, _Need] = {}
+        self._needs: dict[Condition, Need] = {}
+        self._asked: dict[Any, int] = {}  # bytes, of every task that is not done
         self._seen = time.monotonic()  # when there was last a machine
         self._ours = connect(self._ray, address, processors)
+        self._head = Head(self._ray.get_runtime_context().gcs_address)
         if self._device == "cuda" and not self._count("GPU"):
             self.close()
             raise MissingDevice("device cuda needs a GPU in the Ray cluster, but no machine of it has one; try cpu.")
@@ -77,12 +74,15 @@ class OnRay:
     def __enter__(self) -> OnRay:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self.close()
+        if self._head.lost and kind is KeyboardInterrupt:
+            raise NoCluster(self._head.sentence) from None
 
     def close(self) -> None:
         """Leave the cluster, or end it if it was started here."""
-        if self._ours:
+        self._head.forget()
+        if self._ours and not self._head.lost:
             self._ray.shutdown()
 
     def __str__(self) -> str:
@@ -98,8 +98,11 @@ class OnRay:
         """
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        smallest = min(self._workers, key=lambda node: node["Resources"].get("memory", 0))
-        task = self._ray.remote(_there).options(
+        workers = self._workers
+        if not workers:
+            raise self._no_machine()
+        smallest = min(workers, key=lambda node: node["Resources"].get("memory", 0))
+        task = self._ray.remote(there).options(
             num_cpus=0,
             num_gpus=1 / PARTS_OF_A_GPU if self._device == "cuda" else 0,
             max_retries=RETRIES,
@@ -108,7 +111,7 @@ class OnRay:
         given = {"function": function, "device": self._device, "given": given}
         try:
             answer, self._needs[condition] = self._understood(
-                task.remote(*self._about(condition), _asked, condition, given)
+                task.remote(*self._about(condition), asked, condition, given)
             )
         except self._ray.exceptions.RayError as error:
             raise WorkerDied(f"no machine of the Ray cluster could be asked ({first_line(error)}).") from None
@@ -121,21 +124,27 @@ class OnRay:
         watch: Callable[[PlannedPack, float], None],
     ) -> Generator[tuple[PlannedPack, Outcome], None, None]:
         """Call the function with every pack; `watch` hears how far each is."""
-        ray, waiting = self._ray, iter(items)
+        ray, waiting = self._ray, ((pack, 0) for pack in items)
         board = self._board()
         busy: dict[Any, tuple[PlannedPack, int]] = {}  # which pack, and how often it was tried before
-
-        def begin(pack: PlannedPack, tried: int) -> None:
-            busy[self._begin(function, pack, board)] = pack, tried
-
+        again: list[tuple[PlannedPack, int]] = []  # likewise, of those whose tasks have died
         try:
             while True:
-                while len(busy) < self._in_flight and (item := next(waiting, None)) is not None:
-                    begin(item, 0)
+                possible = self._has_machines()
+                for task in self._impossible(busy) if possible else ():
+                    ray.cancel(task)
+                    again.append(busy.pop(task))
+                while possible and len(busy) < self._in_flight:
+                    item = again.pop() if again else next(waiting, None)
+                    if item is None:
+                        break
+                    busy[self._begin(function, item[0], board)] = item
                 if not busy:
-                    return
+                    if possible:
+                        return
+                    time.sleep(LOOK_EVERY)
+                    continue
                 done, _ = ray.wait(list(busy), timeout=LOOK_EVERY)
-                self._look_for_machines()
                 for key, share in self._shares(board).items():
                     for pack, _ in busy.values():
                         if pack.key == key:
@@ -147,21 +156,31 @@ class OnRay:
                     except ray.exceptions.RayError as error:
                         if tried == RETRIES:
                             raise WorkerDied(_gave_up(pack, error)) from None
-                        begin(pack, tried + 1)
+                        again.append((pack, tried + 1))
                     else:
                         yield pack, outcome
         finally:
-            for task in busy:
-                ray.cancel(task, force=True)
-            ray.kill(board)
+            if not self._head.lost:
+                for task in busy:
+                    ray.cancel(task, force=True)
+                ray.kill(board)
 
-    def _look_for_machines(self) -> None:
-        """Wait for a machine to come back, but not for ever."""
-        try:
-            self._seen = time.monotonic() if self._workers else self._seen
-        except NoCluster:
-            if time.monotonic() - self._seen > BACK_WITHIN:
-                raise
+    def _has_machines(self) -> bool:
+        """Whether anybody could take a task; if not, one may come back, but that is not waited for without end."""
+        if not answers(self._head.address):  # nor would Ray, and wait without end
+            return False
+        if self._workers:
+            self._seen = time.monotonic()
+            return True
+        if time.monotonic() - self._seen > MACHINES_BACK_WITHIN:
+            raise self._no_machine()
+        return False
+
+    def _no_machine(self) -> NoCluster:
+        return NoCluster(
+            f"the Ray cluster must have a machine with a {self._what}, but none is there; what is done is kept: when "
+            "there is one, the same command goes on."
+        )
 
     def _shares(self, board: Any) -> dict[str, float]:
         """What tasks have written; if the board is lost, nothing but the bar suffers."""
@@ -179,9 +198,12 @@ class OnRay:
         return int(self._ray.cluster_resources().get(what, 0))
 
     def _begin(self, function: Callable, pack: PlannedPack, board: Any) -> Any:
-        task = self._ray.remote(_there).options(max_retries=0, **self.request(pack))
+        request = self.request(pack)
+        task = self._ray.remote(there).options(max_retries=0, **request)
         given = {"function": function, "board": board}
-        return task.remote(*self._about(pack.condition), _on_board, pack, given)
+        begun = task.remote(*self._about(pack.condition), on_board, pack, given)
+        self._asked[begun] = request.get("memory", 0)
+        return begun
 
     def request(self, pack: PlannedPack) -> dict[str, Any]:
         """What a pack asks for, as Ray takes it; never more than the largest machine has, which would be for ever."""
@@ -189,21 +211,30 @@ class OnRay:
         memory = need.shared + len(pack.runs) * need.per_run
         if self._device == "cuda":
             return {"num_cpus": 1, "num_gpus": gpu_share(memory, need.device)}
-        largest = max(int(node["Resources"].get("memory", 0)) for node in self._workers)
-        return {"num_cpus": 1, "memory": min(memory + PROCESS, largest)}
+        return {"num_cpus": 1, "memory": min(memory + PROCESS, self._largest())}
+
+    def _impossible(self, busy: Iterable[Any]) -> list[Any]:
+        """Tasks that asked for more memory than any machine has now that a larger one is gone."""
+        largest = self._largest()
+        self._asked = {task: self._asked[task] for task in busy}
+        return [task for task, memory in self._asked.items() if memory > largest]
+
+    def _largest(self) -> int:
+        """The memory of the largest machine."""
+        return max((int(node["Resources"].get("memory", 0)) for node in self._workers), default=0)
 
     @property
     def _workers(self) -> list[dict[str, Any]]:
         """The machines that can take a task."""
-        what = "GPU" if self._device == "cuda" else "CPU"
-        found = [node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get(what, 0) >= 1]
-        if not found:
-            raise NoCluster(f"the Ray cluster must have a machine with a {what}, but none is there.")
-        return found
+        return [node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get(self._what, 0) >= 1]
 
-    def _need(self, condition: Condition) -> _Need:
+    @property
+    def _what(self) -> str:
+        return "GPU" if self._device == "cuda" else "CPU"
+
+    def _need(self, condition: Condition) -> Need:
         if condition not in self._needs:
-            self.ask(_need, condition, device=self._device)
+            self.ask(need_of, condition, device=self._device)
         return self._needs[condition]
 
     def _about(self, condition: Condition) -> tuple[str, str, Any]:
@@ -221,7 +252,7 @@ class OnRay:
             if "No module named 'apgcn" in str(error):
                 raise MissingPackage("every machine of the Ray cluster must have apgcn, but one does not.") from None
             raise RuntimeError(f"in a Ray task:\n{error}") from None
-        if isinstance(outcome, _Mistake):
+        if isinstance(outcome, Mistake):
             raise ApgcnError(outcome.sentence)
         return outcome
 
@@ -230,74 +261,7 @@ class OnRay:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         here = NodeAffinitySchedulingStrategy(self._ray.get_runtime_context().get_node_id(), soft=False)
-        return self._ray.remote(_Board).options(num_cpus=0, scheduling_strategy=here).remote()
-
-
-class _Need(NamedTuple):
-    """Bytes: of a pack, of each of its runs, and of the device."""
-
-    shared: int
-    per_run: int
-    device: int
-
-
-def _need(condition: Condition, *, device: str) -> _Need:
-    graph, place = cleaned(condition.dataset), resolve(device)
-    model, _ = divide_settings(condition.model, dict(condition.settings))
-    return _Need(4 * model.floats_shared(graph), bytes_per_run(graph, model, place), memory_of(place))
-
-
-def gpu_share(need: int, memory: int) -> float:
-    """Which part of a GPU so many bytes are.
-
-    >>> gpu_share(10, 100), gpu_share(60, 100), gpu_share(200, 100)
-    (0.25, 0.75, 1.0)
-    """
-    return min(1.0, math.ceil(PARTS_OF_A_GPU * need / memory) / PARTS_OF_A_GPU)
-
-
-def _asked(condition: Condition, *, function: Callable, device: str, given: dict[str, Any]) -> tuple[Any, _Need]:
-    return function(condition, **given), _need(condition, device=device)
-
-
-class _Board:
-    """How far each pack is."""
-
-    def __init__(self) -> None:
-        self._shares: dict[str, float] = {}
-
-    def tell(self, key: str, share: float) -> None:
-        self._shares[key] = share
-
-    def shares(self) -> dict[str, float]:
-        """What was told since the last time."""
-        told, self._shares = self._shares, {}
-        return told
-
-
-class _Mistake(NamedTuple):
-    """What a user can put right, found in a task."""
-
-    sentence: str
-
-
-def _there(version: str, dataset: str, graph: Graph, function: Callable, item: Any, given: dict[str, Any]) -> Any:
-    """What a task does."""
-    try:
-        if version != __version__:
-            raise InvalidInput(
-                f"every machine of the Ray cluster must have apgcn {version}, but {socket.gethostname()} has "
-                f"{__version__}; install the same there."
-            )
-        bring(dataset, graph)
-        return function(item, **given)
-    except (ApgcnError, OSError) as error:
-        return _Mistake(str(error))
-
-
-def _on_board(pack: PlannedPack, *, function: Callable[[PlannedPack, Report], Outcome], board: Any) -> Outcome:
-    """Work on a pack that writes on the board how far it is."""
-    return function(pack, from_time_to_time(lambda share: board.tell.remote(pack.key, share)))
+        return self._ray.remote(Board).options(num_cpus=0, scheduling_strategy=here).remote()
 
 
 def _gave_up(pack: PlannedPack, error: Exception) -> str:
