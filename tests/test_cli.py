@@ -16,7 +16,8 @@ from safetensors.torch import load_file
 from apgcn import APGCNSettings, GraphTensors, Noise
 from apgcn.cli import run
 from apgcn.cli.show import duration, histogram
-from apgcn.io.folders import _umask
+from apgcn.errors import InvalidInput
+from apgcn.io.folders import _umask, new_folder
 
 QUICK = ("train", "cora", "--max-steps", "2")
 
@@ -155,6 +156,24 @@ def test_an_empty_folder_is_filled_and_stays_the_same_folder(tmp_path, monkeypat
     assert run([*QUICK, "--out", ".", "--json"]) == 0
     assert tmp_path.stat().st_ino == inode
     assert sorted(os.listdir(tmp_path)) == ["history.csv", "nodes.npz", "summary.json", "weights.safetensors"]
+
+
+def test_a_folder_that_a_killed_process_had_begun_to_fill_counts_as_empty(tmp_path):
+    (tmp_path / ".partial-abc").mkdir()
+    with new_folder(tmp_path) as folder:
+        (folder / "a").write_text("1")
+    assert sorted(os.listdir(tmp_path)) == [".partial-abc", "a"]
+
+
+def test_of_two_processes_that_fill_a_folder_the_second_gives_way(tmp_path):
+    slow = new_folder(tmp_path)
+    (slow.__enter__() / "a").write_text("slow")
+    with new_folder(tmp_path) as quick:
+        (quick / "a").write_text("quick")
+    with pytest.raises(InvalidInput, match="has files in it"):
+        slow.__exit__(None, None, None)
+    assert os.listdir(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_text() == "quick"
 
 
 def test_a_result_that_cannot_be_saved_is_still_shown(tmp_path, monkeypatch, capsys):

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from scipy import sparse
 from apgcn.cli import run
 from apgcn.cli.distributed import checkpoint_of
 from apgcn.datasets.synthetic import synthetic_graph
-from apgcn.distributed import owners
 from apgcn.distributed.checkpoint import read_checkpoint, restore, write_checkpoint
 from apgcn.distributed.owners import by_metis, check_owners, in_blocks, way_of
 from apgcn.distributed.part import part_of
@@ -38,23 +38,43 @@ STILL = ["--set", "dropout=0", "--set", "edge_dropout=0"]
 ROOT = Path(__file__).parents[1]
 
 
-PLAIN = "import sys; sys.modules['numba'] = None; from apgcn.cli import main; main()"
+MAIN = "from apgcn.cli import main; main()"
+PLAIN = f"import sys; sys.modules['numba'] = None; {MAIN}"  # without numba
+SLOW = f"""
+import time
+from datetime import timedelta
+from apgcn.distributed import reading, world
+world.MEET_WITHIN = timedelta(seconds=4)
+fast = reading.Archive.save
+reading.Archive.save = lambda *given, **more: [time.sleep(6), fast(*given, **more)]
+{MAIN}
+"""
 
 
-def start(ranks, arguments, *, plain=False, arguments_of=None):
-    """Processes as `torchrun` would start them; `arguments_of` gives a rank other ones, plain ones have no numba."""
+def start(ranks, arguments, *, code=MAIN, arguments_of=None, code_of=None):
+    """Processes as `torchrun` would start them; one of them may be given other arguments, or be another program."""
+    return as_ranks(
+        [
+            ["-c", (code_of or {}).get(rank, code), "train", *map(str, mine), "--distributed"]
+            for rank in range(ranks)
+            for mine in [(arguments_of or {}).get(rank, arguments)]
+        ]
+    )
+
+
+def as_ranks(commands):
+    """A process of Python for each rank."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
     processes = []
-    for rank in range(ranks):
-        given = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    for rank, command in enumerate(commands):
+        given = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": len(commands)}
+        given |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **{name: str(value) for name, value in given.items()}}
-        mine = (arguments_of or {}).get(rank, arguments)
-        command = [sys.executable, *(["-c", PLAIN] if plain else ["-m", "apgcn"])]
         processes.append(
             subprocess.Popen(
-                [*command, "train", *map(str, mine), "--distributed"],
+                [sys.executable, *command],
                 env=environment,
                 text=True,
                 stdout=subprocess.PIPE,
@@ -181,7 +201,6 @@ def test_what_is_no_archive_is_said(tmp_path, club):
         ("attr_dense", np.full_like(arrays["attr_dense"], np.nan), "features must be finite"),
         ("adj_data", arrays["adj_data"].astype(np.float64), "must hold float32"),
         ("adj_indices", arrays["adj_indices"] + 400, "places must be from 0 to 399"),
-        ("adj_indices", arrays["adj_indices"][:-5], "ends too early"),
     ):
         np.savez(tmp_path / "bad.npz", **{**arrays, name: values})
         archive = Archive(tmp_path / "bad.npz")
@@ -190,19 +209,46 @@ def test_what_is_no_archive_is_said(tmp_path, club):
     for name, values, sentence in (
         ("labels", arrays["labels"] + 3, "labels must be from -1 to 2"),
         ("labels", arrays["labels"][1:], "labels must be an int64 for each of 400 nodes"),
-        ("adj_indptr", arrays["adj_indptr"][::-1].copy(), "row pointers must rise from 0"),
+        ("adj_indptr", arrays["adj_indptr"] - 1, "row pointers must rise from 0"),
+        ("adj_indices", arrays["adj_indices"][:-5], r"adj_indices must have shape \(\d+,\), got"),
+        (
+            "attr_dense",
+            np.tile(arrays["attr_dense"], (2, 1)),
+            r"must have shape \(400, 12\), got \(800, 12\)",
+        ),
+        ("node_names", arrays["node_names"][1:], "node_names must have shape"),
+        ("node_names", arrays["node_names"].astype(np.bytes_), "node_names must be texts"),
+        ("class_names", np.array("a"), "class_names must be texts"),
+        ("adj_indptr", arrays["adj_indptr"].reshape(1, -1), "row pointers must rise from 0"),
+        ("attr_dense", arrays["attr_dense"].ravel(), "not an archive that `write_npz` wrote"),
     ):
         np.savez(tmp_path / "bad.npz", **{**arrays, name: values})
         with pytest.raises(BrokenFile, match=sentence):
             Archive(tmp_path / "bad.npz")
+    content = bytearray(club.read_bytes())
+    with zipfile.ZipFile(club) as archive:
+        place = archive.getinfo("adj_indices.npy").header_offset + 300
+    content[place : place + 40] = bytes(40)
+    (tmp_path / "damaged.npz").write_bytes(content)
+    with pytest.raises(BrokenFile, match=r"not an archive that `write_npz` wrote \(error: Error -3"):
+        Archive(tmp_path / "damaged.npz").part(np.zeros(400, np.int16), 0)
 
 
 def test_without_pymetis_there_are_blocks(monkeypatch):
     assert way_of("auto") == "metis"
-    monkeypatch.setattr(owners, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "pymetis", None)
     assert way_of("auto") == "blocks"
     with pytest.raises(MissingPackage, match=r'pip install "apgcn\[metis\]", or say --partition blocks'):
         way_of("metis")
+
+
+def test_the_recorded_memory_of_two_ranks_is_what_we_claim():
+    runs = json.loads((ROOT / "benchmarks" / "results" / "distributed.json").read_text())["runs"]
+    peaks = [(run["ranks"], max(one["peak_memory"] for one in run["traffic"])) for run in runs]
+    (whole,) = [peak for ranks, peak in peaks if ranks == 1]
+    halves = [peak for ranks, peak in peaks if ranks == 2]
+    assert len(halves) >= 2
+    assert max(halves) <= 0.65 * whole
 
 
 # --- training ---
@@ -212,38 +258,56 @@ FROZEN = ["--set", "freeze_halted=true", "--penalty", "1", "--set", "halting_eve
 
 
 @pytest.mark.parametrize(
-    ("ranks", "options", "plain"),
+    ("ranks", "dataset", "options", "code"),
     [
-        (2, [], False),
-        (2, [], True),
-        (2, [*FROZEN, "--partition", "blocks"], False),
-        (2, FROZEN, True),
-        (3, [*FROZEN, "--model", "ap-appnp", "--partition", "blocks"], False),
-        (2, ["--model", "ap-appnp"], False),
-        (2, ["--model", "ap-arma"], False),
-        (2, ["--model", "gcn"], False),
-        (2, ["--model", "appnp"], False),
+        (1, "cora_ml", [], MAIN),
+        (2, "cora_ml", [], MAIN),
+        (2, "cora_ml", [], PLAIN),
+        (2, "cora_ml", [*FROZEN, "--partition", "blocks"], MAIN),
+        (2, "cora", FROZEN, PLAIN),
+        (3, "cora_ml", [*FROZEN, "--model", "ap-appnp", "--partition", "blocks"], MAIN),
+        (2, "cora", ["--model", "ap-appnp"], MAIN),
+        (2, "cora_ml", ["--model", "ap-arma"], MAIN),
+        (2, "cora", ["--model", "gcn"], MAIN),
+        (2, "cora", ["--model", "vgcn"], MAIN),
+        (2, "cora", ["--model", "appnp"], MAIN),
     ],
 )
-def test_ranks_learn_what_one_process_learns(ranks, options, plain, benchmark_graph, tmp_path):
+def test_ranks_learn_what_one_process_learns(ranks, dataset, options, code, benchmark_graph, tmp_path):
     """Losses of fifty epochs without dropout, from the same key and seed."""
-    benchmark_graph("cora_ml")
-    common = ["cora_ml", "--set", "max_epochs=50", "--set", "patience=50", *STILL]
+    benchmark_graph(dataset)
+    common = [dataset, "--set", "max_epochs=50", "--set", "patience=50", *STILL]
     alone = [option for option in options if option not in ("--partition", "blocks")]
     assert run(["train", *common, *alone, "--out", str(tmp_path / "alone")]) == 0
-    together(ranks, [*common, *options, "--out", tmp_path / "together"], plain=plain)
+    together(ranks, [*common, *options, "--out", tmp_path / "together"], code=code)
     expected, found = history(tmp_path / "alone"), history(tmp_path / "together")
     assert found.shape == (50, 4)
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    np.testing.assert_allclose(found[:, :2], expected[:, :2], atol=1e-4)
+    np.testing.assert_allclose(found[:, 2:], expected[:, 2:], atol=0.005)  # of which a single node is some 0.001
     if options[:2] == FROZEN[:2]:
         assert expected[:, 3].min() < 8, "nodes must halt early, or freezing shows little"
     with np.load(tmp_path / "alone" / "nodes.npz") as one, np.load(tmp_path / "together" / "nodes.npz") as other:
-        np.testing.assert_allclose(other["logits"], one["logits"], atol=1e-3)
-        assert (other["steps"] != one["steps"]).mean() < 0.01
+        as_long = (other["steps"] == one["steps"])[0]  # rounding may take a node over its budget, to another 1 / K
+        close = (np.abs(other["logits"] - one["logits"]) <= 1e-3).all(axis=-1)[0]
+    assert as_long.mean() > 0.99
+    assert close.mean() > 0.99
+    if "freeze_halted=true" not in options:  # there others hear a node that halted at another step
+        assert close[as_long].all()
 
 
-def test_one_rank_and_two_stop_where_others_do(benchmark_graph, tmp_path):
-    """With dropout, which two ranks draw differently, accuracy lies among that of the recorded runs."""
+@pytest.mark.parametrize("watching", [[], ["--set", "watch=regularised", "--set", "stop_on=tie"]])
+def test_ranks_stop_at_the_epoch_of_one_process(watching, tmp_path):
+    common = ["cora", "--set", "patience=3", "--set", "learning_rate=0.05", *STILL, *watching]
+    assert run(["train", *common, "--out", str(tmp_path / "alone")]) == 0
+    together(2, [*common, "--out", tmp_path / "together"])
+    expected, found = history(tmp_path / "alone"), history(tmp_path / "together")
+    assert len(found) == len(expected) < 100
+    np.testing.assert_allclose(found[:, :2], expected[:, :2], atol=1e-3)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_with_dropout_one_rank_and_two_stop_where_others_do(ranks, benchmark_graph, tmp_path):
+    """Two ranks draw it differently: accuracy lies in the interval that holds 95 % of the recorded runs."""
     benchmark_graph("cora_ml")
     records = [
         record.test_accuracy
@@ -253,11 +317,45 @@ def test_one_rank_and_two_stop_where_others_do(benchmark_graph, tmp_path):
         and record.settings["penalty"] == 0.005
     ]
     assert len(records) >= 100
-    together(2, ["cora_ml", "--out", tmp_path / "m"])
+    together(ranks, ["cora_ml", "--out", tmp_path / "m"])
     summary = json.loads((tmp_path / "m" / "summary.json").read_text())
-    assert min(records) <= summary["accuracy_mean"] <= max(records)
-    assert summary["ranks"] == 2
-    assert all(one["bytes"] > 0 and 0 < one["share_of_time"] <= 1 for one in summary["traffic"])
+    lower, upper = np.quantile(records, [0.025, 0.975])
+    assert lower <= summary["accuracy_mean"] <= upper
+    assert summary["ranks"] == ranks
+    for one in summary["traffic"]:
+        assert 0 <= one["share_of_time"] <= 1
+        assert (one["bytes"] > 0) == (ranks > 1)
+
+
+@pytest.mark.parametrize("plain", [[], ["plain"]])
+@pytest.mark.parametrize("freeze", [[], ["freeze"]])
+def test_a_rank_whose_nodes_have_halted_serves_the_others(freeze, plain, tmp_path):
+    """Nodes of rank 0 halt at step 1, those of rank 1 late: outputs and gradients are those of one process."""
+    script = str(ROOT / "tests" / "halted_rank.py")
+    subprocess.run([sys.executable, script, str(tmp_path / "alone.npz"), "plain", *freeze], check=True, timeout=240)
+    commands = [[script, str(tmp_path / f"{rank}.npz"), *freeze, *plain] for rank in range(2)]
+    found = ended(as_ranks(commands))
+    assert [status for status, _, _ in found] == [0, 0], found
+    alone, first, second = (np.load(tmp_path / f"{name}.npz") for name in ("alone", 0, 1))
+    assert set(first["steps"]) == {1}
+    assert second["steps"].min() > 4
+    assert first["exchanges"] == second["exchanges"]
+    for one, other in ((first, second), (second, first)):
+        assert one["bytes"] == 4 * 3 * other["ghosts"]  # of a float for each of three channels
+    for name in ("output", "steps"):
+        np.testing.assert_allclose(np.concatenate([first[name], second[name]]), alone[name], atol=1e-5)
+    for rank in (first, second):
+        np.testing.assert_allclose(rank["gradient"], alone["gradient"], atol=1e-5)
+
+
+def test_all_ranks_stop_when_nobody_listens_any_more(tmp_path):
+    """Everybody halts at step 1, and no other is taken: one exchange there, one back."""
+    script = str(ROOT / "tests" / "halted_rank.py")
+    ended(as_ranks([[script, str(tmp_path / f"{rank}.npz"), "all"] for rank in range(2)]))
+    for rank in range(2):
+        with np.load(tmp_path / f"{rank}.npz") as found:
+            assert set(found["steps"]) == {1}
+            assert found["exchanges"] == 2
 
 
 def epochs_in(checkpoint):
@@ -293,16 +391,41 @@ def test_a_rank_that_is_killed_ends_the_others_and_the_training_goes_on(club, tm
         assert status == 1
         (line,) = [line for line in told.splitlines() if line.startswith("apgcn:")]
         assert "one of them has ended" in line
-        assert "the same command goes on from" in line
+        assert line.endswith("what was learned is kept: the same command goes on from there.")
         assert "Traceback" not in told
         assert not out.exists()
         assert kept.exists()
-    together(2, [*common, "--out", out])
+    found = together(2, [*common, "--out", out])
+    assert "it goes on after" in found[0][2]
     assert not kept.exists()
     one, other = (load_model(tmp_path / name).fitted for name in ("undisturbed", "disturbed"))
     assert other.notes["epochs"] == one.notes["epochs"]
     for name, weight in one.weights.items():
         np.testing.assert_array_equal(other.weights[name].numpy(), weight.numpy())
+
+
+def test_fewer_ranks_go_on_where_more_have_ended(tmp_path):
+    """Without dropout they learn what one process does that was not disturbed; their folder was there, and empty."""
+    common = ["cora", "--set", "max_epochs=60", "--set", "patience=60", *STILL]
+    assert run(["train", *common, "--out", str(tmp_path / "undisturbed")]) == 0
+    out = tmp_path / "disturbed"
+    out.mkdir()
+    processes = start(2, [*common, "--out", out])
+    wait_for_epochs(processes[0], checkpoint_of(out), 1)
+    for process in processes:
+        process.kill()
+    ended(processes)
+    assert [file.name for file in out.iterdir()] == [checkpoint_of(out).name]
+    found = together(1, [*common, "--out", out])
+    assert "it goes on after" in found[0][2]
+    assert sorted(os.listdir(out)) == sorted(os.listdir(tmp_path / "undisturbed"))
+    np.testing.assert_allclose(history(out)[:, :2], history(tmp_path / "undisturbed")[:, :2], atol=1e-4)
+
+
+def test_others_wait_while_one_rank_writes(club, tmp_path):
+    """Longer than ranks may take to meet."""
+    together(2, ["--graph", club, "--out", tmp_path / "m", "--set", "max_epochs=3"], code=SLOW)
+    assert (tmp_path / "m" / "model.json").exists()
 
 
 def test_a_pack_that_some_runs_have_left_goes_on(cora, tmp_path):
@@ -316,6 +439,11 @@ def test_a_pack_that_some_runs_have_left_goes_on(cora, tmp_path):
             write_checkpoint(tmp_path / "c", whole, {"a": 1})
     assert len(set(whole.lasted[1].tolist())) > 1
     state, epochs = read_checkpoint(tmp_path / "c", {"a": 1})
+    content = bytearray((tmp_path / "c").read_bytes())
+    content[-5] ^= 1
+    (tmp_path / "damaged").write_bytes(content)
+    with pytest.raises(BrokenFile, match=r"must be a checkpoint, but cannot be read \(it is damaged\); remove it"):
+        read_checkpoint(tmp_path / "damaged", {"a": 1})
     assert 0 < len(state["members"]) < 4
     other = Pack(*given)
     restore(other, state, epochs)
@@ -406,6 +534,38 @@ def test_ranks_that_were_told_different_things_say_so(club, tmp_path):
     assert "all ranks must train the same, but of rank 1 the model differs" in found[0][2]
 
 
+def test_ranks_that_train_different_graphs_say_so(club, tmp_path):
+    arguments = ["--graph", club, "--out", tmp_path / "m"]
+    found = ended(start(2, arguments, arguments_of={1: ["cora", "--out", tmp_path / "m"]}))
+    assert [status for status, _, _ in found] == [2, 2]
+    assert "all ranks must be told the same, but rank 1 trains cora" in found[0][2]
+    assert found[1][2] == ""
+
+
+@pytest.mark.parametrize(("name", "value"), [("RANK", "2"), ("RANK", "abc"), ("WORLD_SIZE", "0"), ("MASTER_PORT", "x")])
+def test_an_environment_that_no_rank_has_is_said(name, value, tmp_path, capsys, monkeypatch):
+    for known, usual in (("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "29555")):
+        monkeypatch.setenv(known, value if known == name else usual)
+    assert run(["train", "cora", "--distributed", "--out", str(tmp_path / "m")]) == 2
+    assert f"the environment says RANK={'0' if name != 'RANK' else value}" in capsys.readouterr().err
+
+
+def test_ranks_of_whom_one_has_no_numba_say_so(club, tmp_path):
+    """They would exchange different things."""
+    found = ended(start(2, ["--graph", club, "--out", tmp_path / "m"], code_of={1: PLAIN}))
+    assert [status for status, _, _ in found] == [2, 2]
+    assert "of rank 1 the presence of numba differs (True here, False there)" in found[0][2]
+
+
+def test_blocks_have_nodes_wherever_a_large_one_lies():
+    for place in (0, 50, 99):
+        work = np.ones(100, int)
+        work[place] = 10_000
+        owner = in_blocks(np.concatenate([[0], work.cumsum()]), 4)
+        assert set(owner) == {0, 1, 2, 3}
+        assert (np.diff(owner) >= 0).all()
+
+
 def test_more_ranks_than_nodes_are_refused():
     owner = in_blocks(np.array([0, 9, 10, 11]), 4)
     with pytest.raises(InvalidInput, match="every rank must have rows, but the 3 nodes cannot be divided among 4"):
@@ -464,9 +624,42 @@ def test_what_is_wrong_is_said_by_one_rank(options, sentence, tmp_path):
     assert not (tmp_path / "m").exists()
 
 
-def test_torchrun_starts_it(tmp_path):
+def test_what_all_ranks_were_told_wrong_is_said_once(tmp_path):
+    found = ended(start(2, ["cora", "--out", tmp_path / "m", "--partitions", "metis"]))
+    assert [status for status, _, _ in found] == [2, 2]
+    assert "No such option: --partitions" in found[0][2]
+    assert found[1][2] == ""
+    found = ended(start(2, ["cora", "--out", tmp_path / "m", "--set", "hiden=3"]))
+    assert [status for status, _, _ in found] == [2, 2]
+    assert "did you mean 'hidden'?" in found[0][2]
+    assert found[1][2] == ""
+
+
+def test_torchrun_without_the_option_is_a_mistake(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank, told in (("0", "torchrun has started 2 of us, which must come with --distributed"), ("1", "")):
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        assert run(["train", "cora", "--out", str(tmp_path / "m")]) == 2
+        assert told in (said := capsys.readouterr().err)
+        assert bool(said) == bool(told)
+
+
+def test_torchrun_starts_it_and_starts_it_again(tmp_path):
+    """A rank that is killed: with --max-restarts the training goes on by itself, and ends as if nothing had been."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    command = [*torchrun, "-m", "apgcn", "train", "cora", "--distributed", "--set", "max_epochs=3"]
+    given = ["-m", "apgcn", "train", "cora", "--distributed", "--set", "max_epochs=300", "--set", "patience=300"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([*command, "--out", str(tmp_path / "m")], check=True, timeout=240, env=environment)
-    assert json.loads((tmp_path / "m" / "summary.json").read_text())["ranks"] == 2
+    subprocess.run([*torchrun, *given, "--out", str(tmp_path / "m")], check=True, timeout=240, env=environment)
+    command = [*torchrun, "--max-restarts", "2", *given, "--out", str(tmp_path / "again")]
+    process = subprocess.Popen(command, env=environment, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    wait_for_epochs(process, checkpoint_of(tmp_path / "again"), 1)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(children[-1]), signal.SIGKILL)
+    _, told = process.communicate(timeout=240)
+    assert process.returncode == 0, told
+    assert "it goes on after" in told
+    summaries = [json.loads((tmp_path / name / "summary.json").read_text()) for name in ("m", "again")]
+    assert [summary["ranks"] for summary in summaries] == [2, 2]
+    with np.load(tmp_path / "m" / "nodes.npz") as one, np.load(tmp_path / "again" / "nodes.npz") as other:
+        np.testing.assert_array_equal(other["logits"], one["logits"])

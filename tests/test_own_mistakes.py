@@ -86,6 +86,21 @@ def test_a_folder_a_missing_file_and_a_strange_one(tmp_path):
             read_table(path)
 
 
+def test_a_text_among_numbers_is_pointed_at(tmp_path):
+    """Nine in ten are numbers: the tenth is a slip, or the column is to be named."""
+    cells = [*map(str, range(20)), "2O", ""]
+    rows = [f"n{number},{'xy'[number % 2]},{cell},{number}\n" for number, cell in enumerate(cells)]
+    (tmp_path / "nodes.csv").write_text("id,topic,size,age\n" + "".join(rows))
+    (tmp_path / "edges.csv").write_text("source,target\nn0,n1\n")
+    edges, nodes = read_table(tmp_path / "edges.csv"), read_table(tmp_path / "nodes.csv")
+    with pytest.raises(ApgcnError, match=r"line 22, column 'size' must be a number .* got '2O'; mend it"):
+        assemble(edges, nodes, Reading(label="topic"), name="own")
+    assert assemble(edges, nodes, Reading(label="topic", ignore=("size",)), name="own").graph.num_features == 1
+    (tmp_path / "nodes.csv").write_text("id,topic,size,age\n" + "".join(rows[:5] + rows[20:]))
+    few = assemble(edges, read_table(tmp_path / "nodes.csv"), Reading(label="topic"), name="own")
+    assert any("because text: 'size'" in note for note in few.notes)
+
+
 def test_nothing_is_left_out_without_a_word(tmp_path):
     (tmp_path / "edges.csv").write_text(EDGES + "b,a\na,a\nc,d\n")
     (tmp_path / "nodes.csv").write_text(

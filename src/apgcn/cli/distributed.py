@@ -10,23 +10,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from apgcn.checks import check_share
 from apgcn.cli import show
 from apgcn.cli.given import Files
-from apgcn.cli.own import MOST_FOR_TEST
+from apgcn.cli.own import check_test_share, held_out
 from apgcn.cli.watching import say
 from apgcn.errors import ApgcnError, InvalidInput, RankDied
 from apgcn.io.assembling import Reading
+from apgcn.io.folders import BEGUN
 from apgcn.texts import counted
 
 if TYPE_CHECKING:
+    from apgcn.distributed.sources import Source
     from apgcn.distributed.world import World
+
+KEPT = "what was learned is kept: the same command goes on from there"
 
 
 def checkpoint_of(out: Path) -> Path:
-    """Where a training that will write a folder keeps how far it is."""
+    """Where a training that will write a folder keeps how far it is: beside it or, if it is there and empty, in it."""
     out = out.resolve()
-    return out.with_name(f".{out.name}.checkpoint.safetensors")
+    return (
+        out / f"{BEGUN}checkpoint.safetensors" if out.is_dir() else out.with_name(f".{out.name}.checkpoint.safetensors")
+    )
 
 
 def train_own_together(
@@ -45,37 +50,43 @@ def train_own_together(
 ) -> None:
     """Read, split, train, judge and save, together; predictions of all nodes are written by all ranks."""
     from apgcn.distributed.fitting import fitted_together
-    from apgcn.distributed.saving import folder_of_all, save_model, save_predictions, traffic_of
+    from apgcn.distributed.saving import folder_of_all, save_predictions, traffic_of, try_folder
     from apgcn.distributed.training import train_together
     from apgcn.own.fitting import NAME
-    from apgcn.own.holdout import hold_out
+    from apgcn.own.holdout import hold_out, without
     from apgcn.training.paper import divide_settings
     from apgcn.training.runs import Run
 
     chosen, training = divide_settings(model, changes)
-    check_share("--test-share", test_share)
-    if test_share > MOST_FOR_TEST:
-        raise InvalidInput(f"--test-share must leave nodes to train: at most {MOST_FOR_TEST}, got {test_share}.")
-    with _together(device, out) as world:
+    check_test_share(test_share)
+    kept = checkpoint_of(out)
+    with _together(device, kept, task=["one's own graph", partition, reading.directed]) as world:
+        try_folder(world, out)
+        started = time.perf_counter()
+        source = world.together(lambda: _source(files, reading, quiet=world.rank > 0))
+        split = world.together(lambda: hold_out(source.labels, test=test_share, seed=seed))
+        lacking = without(source, split, asked=held_out(test_share))
+        runs = [Run(split, initialisation=seed + number, dataset=NAME) for number in range(initialisations)]
+        how = _how(world, partition, kept)
+        for note in lacking:
+            how["tell"](note)
+        with _bar(world, initialisations, label=f"{chosen.title} on {out.name}") as report:
+            trained = train_together(world, source, runs, chosen, training, progress=report, **how)
+        seconds = time.perf_counter() - started
+        if world.rank == 0 and not (trained.pack.lasted[0] > 0).any():
+            kept.unlink(missing_ok=True)  # all runs have diverged: nobody wants to go on there
+        made = fitted_together(world, trained, source.class_names, source.features)
+        notes = made.fitted.notes
+        notes |= {"seconds": seconds, "tried": [], "traffic": traffic_of(world, trained)}
+        (steps,) = world.sums(trained.said.steps.double().mean(0).sum()[None] / source.nodes)
         with folder_of_all(world, out) as folder:
-            started = time.perf_counter()
-            source, read = world.together(lambda: _source(files, reading, quiet=world.rank > 0))
-            split = world.together(lambda: hold_out(source.labels, test=test_share, seed=seed))
-            runs = [Run(split, initialisation=seed + number, dataset=NAME) for number in range(initialisations)]
-            how = _how(world, partition, out)
-            with _bar(world, initialisations, label=f"{chosen.title} on {out.name}") as report:
-                trained = train_together(world, source, runs, chosen, training, progress=report, **how)
-            seconds = time.perf_counter() - started
-            made = fitted_together(world, trained, source.class_names, source.features)
-            notes = made.fitted.notes
-            notes |= {"seconds": seconds, "tried": [], "traffic": traffic_of(world, trained)}
             world.together(lambda: save_predictions(world, folder, source, trained, made))
-            world.together(lambda: None if world.rank else save_model(folder, made.fitted, source, read, name=out.name))
-            (steps,) = world.sums(trained.said.steps.double().mean(0).sum()[None] / source.nodes)
+            world.together(lambda: None if world.rank else source.save(folder, made.fitted, name=out.name))
         if world.rank == 0:
-            checkpoint_of(out).unlink(missing_ok=True)
+            kept.unlink(missing_ok=True)
             summary = {
                 "nodes": source.nodes,
+                "edges": source.edges if reading.directed else source.edges // 2,
                 "features": source.features,
                 "classes": list(source.class_names),
                 "labelled": int((source.labels >= 0).sum()),
@@ -83,6 +94,7 @@ def train_own_together(
                 "initialisations": made.fitted.initialisations,
                 "settings": {**vars(chosen), **vars(training)},
                 "steps_mean": float(steps),
+                "read": [*source.notes, *lacking],
                 **notes,
                 "out": str(out),
             }
@@ -105,7 +117,7 @@ def train_catalogued_together(
     """One run of the benchmark, together; kept as `apgcn train NAME --out` keeps it."""
     from apgcn.cleaning import clean
     from apgcn.datasets import load
-    from apgcn.distributed.saving import folder_of_all, gathered, traffic_of
+    from apgcn.distributed.saving import folder_of_all, gathered, traffic_of, try_folder
     from apgcn.distributed.sources import InMemory
     from apgcn.distributed.training import train_together
     from apgcn.models.catalogue import settings_of
@@ -116,24 +128,26 @@ def train_catalogued_together(
     from apgcn.training.summary import summarize
 
     chosen, training = paper_settings(dataset, model=model, kind=kind, **changes)
-    with _together(device, out) as world:
-        with folder_of_all(world, out) as folder:
-            started = time.perf_counter()
-            graph = world.together(lambda: clean(load(dataset)))
-            runs = benchmark_runs(graph, 1, seed=seed)
-            how = _how(world, partition, out)
-            with _bar(world, 1, label=f"{chosen.title} on {dataset}") as report:
-                trained = train_together(world, InMemory(graph), runs, chosen, training, progress=report, **how)
-            seconds = time.perf_counter() - started
-            results = gathered(world, trained, graph.labels)
-            traffic = traffic_of(world, trained)
-            if world.rank == 0:
-                summary = summarize(results, chosen, training, device=world.device, seconds=seconds)
-                summary |= {"ranks": world.size, "traffic": traffic}
-                summary["settings_kind"] = kind or kinds_for(settings_of(model), dataset)[0]
-                save(folder, results, summary)
+    kept = checkpoint_of(out)
+    with _together(device, kept, task=[dataset, partition, False]) as world:
+        try_folder(world, out)
+        started = time.perf_counter()
+        graph = world.together(lambda: clean(load(dataset)))
+        runs = benchmark_runs(graph, 1, seed=seed)
+        how = _how(world, partition, kept)
+        with _bar(world, 1, label=f"{chosen.title} on {dataset}") as report:
+            trained = train_together(world, InMemory(graph), runs, chosen, training, progress=report, **how)
+        seconds = time.perf_counter() - started
+        results = gathered(world, trained, graph.labels)
+        traffic = traffic_of(world, trained)
         if world.rank == 0:
-            checkpoint_of(out).unlink(missing_ok=True)
+            summary = summarize(results, chosen, training, device=world.device, seconds=seconds)
+            summary |= {"ranks": world.size, "traffic": traffic}
+            summary["settings_kind"] = kind or kinds_for(settings_of(model), dataset)[0]
+        with folder_of_all(world, out) as folder:
+            world.together(lambda: None if world.rank else save(folder, results, summary))
+        if world.rank == 0:
+            kept.unlink(missing_ok=True)
             summary |= {"out": str(out)}
             accuracy = results[0].test_accuracy
             _tell(summary, accuracy=accuracy, of="test", title=chosen.title, as_json=as_json)
@@ -142,19 +156,29 @@ def train_catalogued_together(
 
 
 @contextmanager
-def _together(device: str, out: Path) -> Iterator[World]:
-    """The ranks; what all of them have found wrong is said by the first."""
+def _together(device: str, kept: Path, *, task: list[Any]) -> Iterator[World]:
+    """The ranks, who must have been told the same; what all of them have found wrong is said by the first."""
     from apgcn.distributed.world import world
 
     with world(device) as ranks:
         try:
+            for rank, theirs in enumerate(ranks.all_say(task)):
+                if theirs != task:
+                    raise InvalidInput(
+                        f"all ranks must be told the same, but rank {rank} trains {theirs[0]}, --partition {theirs[1]}"
+                        f"{', --directed' if theirs[2] else ''}."
+                    )
             yield ranks
         except KeyboardInterrupt:
-            if ranks.rank == 0 and checkpoint_of(out).exists():
-                say("what was learned is kept: the same command goes on from there.")
+            if ranks.rank == 0 and kept.exists():
+                say(f"{KEPT}.")
+            raise
+        except RankDied as error:
+            if kept.exists():
+                raise RankDied(f"{str(error).rstrip('.')}; {KEPT}.") from error
             raise
         except ApgcnError as error:
-            error.quiet = ranks.rank > 0 and not isinstance(error, RankDied)
+            error.quiet = ranks.rank > 0
             raise
 
 
@@ -168,13 +192,13 @@ def _bar(world: World, runs: int, *, label: str) -> Iterator[Any]:
         yield report
 
 
-def _how(world: World, partition: str, out: Path) -> dict[str, Any]:
+def _how(world: World, partition: str, kept: Path) -> dict[str, Any]:
     """What both kinds of training have in common."""
     tell = say if world.rank == 0 else lambda note: None
-    return {"partition": partition, "checkpoint": checkpoint_of(out), "tell": tell}
+    return {"partition": partition, "checkpoint": kept, "tell": tell}
 
 
-def _source(files: Files, reading: Reading, *, quiet: bool) -> tuple[Any, Any]:
+def _source(files: Files, reading: Reading, *, quiet: bool) -> Source:
     """The graph: an archive is read in parts, tables as a whole."""
     from apgcn.distributed.reading import Archive
     from apgcn.distributed.sources import InMemory
@@ -184,11 +208,11 @@ def _source(files: Files, reading: Reading, *, quiet: bool) -> tuple[Any, Any]:
             raise InvalidInput(
                 f"{files.graph} holds arrays, not columns: leave out --label and what else is said about columns."
             )
-        return Archive(files.graph, directed=reading.directed), None
+        return Archive(files.graph, directed=reading.directed)
     if reading.label is None:
         raise InvalidInput("--label must name the column of --nodes that holds the classes.")
     read = files.read(reading, quiet=quiet)
-    return InMemory(replace(read.graph, name="graph")), read
+    return InMemory(replace(read.graph, name="graph"), read)
 
 
 def _tell(summary: dict[str, Any], *, accuracy: float, of: str, title: str, as_json: bool) -> None:
@@ -199,7 +223,7 @@ def _tell(summary: dict[str, Any], *, accuracy: float, of: str, title: str, as_j
         f"{title}, {counted(summary['ranks'], 'rank')}: accuracy on {of} nodes {100 * accuracy:.2f} %, "
         f"K {summary['steps_mean']:.2f} on average, {show.duration(summary['seconds'])}: {summary['out']}"
     )
-    for rank, one in enumerate(summary["traffic"]):
+    for rank, one in enumerate(summary["traffic"] if summary["ranks"] > 1 else ()):
         print(
             f"rank {rank} sent {one['bytes_per_exchange'] / 2**20:.3g} MiB in each of {one['exchanges']:,} exchanges; "
             f"{100 * one['share_of_time']:.0f} % of its time it talked or waited"

@@ -53,14 +53,12 @@ def train_own(
         raise InvalidInput(f"--model must be one that is trained and kept, but {model} has no weights.")
     place = resolve(device)
     chosen, training = divide_settings(model, changes)
-    check_share("--test-share", test_share)
-    if test_share > MOST_FOR_TEST:
-        raise InvalidInput(f"--test-share must leave nodes to train: at most {MOST_FOR_TEST}, got {test_share}.")
+    check_test_share(test_share)
     with new_folder(out) as folder:
         read = files.read(reading)
         graph = replace(read.graph, name=out.name or "graph")
         split = hold_out(graph.labels, test=test_share, seed=seed)
-        lacking = without(graph, split, asked=("stopping", "test") if test_share else ("stopping",))
+        lacking = without(graph, split, asked=held_out(test_share))
         say_all(lacking)
         started = time.perf_counter()
         tried = _tuned(graph, split, model, changes, trials=trials, seed=seed, device=place) if trials else []
@@ -105,6 +103,18 @@ def train_own(
         print(json.dumps(summary, allow_nan=False))
     else:
         _show(summary, said.steps, chosen)
+
+
+def check_test_share(share: float) -> None:
+    """Whether so many nodes may be kept for judging, in words if not."""
+    check_share("--test-share", share)
+    if share > MOST_FOR_TEST:
+        raise InvalidInput(f"--test-share must leave nodes to train: at most {MOST_FOR_TEST}, got {share}.")
+
+
+def held_out(test_share: float) -> tuple[str, ...]:
+    """The sets that no weight sees."""
+    return ("stopping", "test") if test_share else ("stopping",)
 
 
 def _tuned(graph: Any, split: Any, model: str, changes: dict[str, Any], *, trials: int, **how: Any) -> list[Any]:

@@ -193,7 +193,7 @@ def standing(now: Any) -> None:
     else:
         console.print("nobody is training now; the command that planned them goes on with what is left.")
     if now.seconds_left is None:
-        console.print("how long it will take shows when the first pack is done.")
+        console.print("how long it will take shows when a pack of every model is done.")
     else:
         at_once = "" if workers == 1 else f", {workers} packs at once"
         console.print(f"about {duration(now.seconds_left / workers)} of work are left{at_once}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -103,6 +104,11 @@ def train(
             raise InvalidInput("--distributed trains one model: leave out --tune, and --runs of a benchmark graph.")
     elif partition != "auto":
         raise InvalidInput("--partition must come with --distributed.")
+    elif "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
+        raise InvalidInput(
+            f"torchrun has started {os.environ['WORLD_SIZE']} of us, which must come with --distributed; say it, or "
+            "start apgcn without torchrun."
+        )
     common: dict[str, Any] = {"model": model, "seed": seed, "device": device, "out": out, "as_json": as_json}
     if files.given:
         if dataset is not None or settings is not None:

@@ -1,24 +1,30 @@
 """From where does a training go on that was ended? From a file with all that its ranks know in common.
 
 Weights, the optimiser's moments, patience, the best weights and the history; noise follows from the epoch. So a
-training that goes on is, number by number, the one that was not disturbed, if it has as many ranks. Rank 0 writes the
-file; nothing in it is unpickled.
+training that goes on is, number by number, the one that was not disturbed, if it has as many ranks with the same rows.
+Rank 0 writes the file; nothing in it is unpickled.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from apgcn.distributed.world import World
 from apgcn.errors import BrokenFile, InvalidInput
 from apgcn.io.whole import write_whole
 from apgcn.training.loop import Pack
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+MAY_DIFFER = ("partition", "number of ranks", "presence of numba")  # dropout is then another one, but no worse
+KEEP_EVERY = 5.0  # seconds: a checkpoint
 PATIENCE = ("last_improvement", "best_accuracy", "loss_at_best", "lowest_loss")
 
 
@@ -26,8 +32,10 @@ def write_checkpoint(path: Path, pack: Pack, facts: dict[str, Any]) -> None:
     """Write what a pack knows, whole or not at all; `facts` say which training it is."""
     from safetensors.torch import save
 
+    path.parent.mkdir(parents=True, exist_ok=True)
     content = {name: tensor.detach().cpu().contiguous() for name, tensor in _state(pack).items()}
     metadata = {"facts": json.dumps(facts, sort_keys=True), "epochs": str(pack.epochs)}
+    metadata["digest"] = _digest(content, metadata)
     write_whole(path, lambda file: file.write(save(content, metadata)))
 
 
@@ -47,15 +55,26 @@ def read_checkpoint(path: Path, facts: dict[str, Any]) -> tuple[dict[str, Tensor
         with safe_open(path, framework="pt") as file:
             told = file.metadata() or {}
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if told.pop("digest", None) != _digest(state, told):
+            raise ValueError("it is damaged")
         of, epochs = json.loads(told["facts"]), int(told["epochs"])
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise BrokenFile(
             f"{path} must be a checkpoint, but cannot be read ({error}); remove it to begin anew."
         ) from error
-    if of != facts:
-        other = difference(facts, of)
+    same = [name for name in facts if name not in MAY_DIFFER]
+    if any(of.get(name) != facts[name] for name in same):
+        other = difference({name: facts[name] for name in same}, of)
         raise InvalidInput(f"{path} must be of the same training, but {other}; remove it, or name another --out.")
     return state, epochs
+
+
+def _digest(content: dict[str, Tensor], metadata: dict[str, str]) -> str:
+    found = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
+    for name, tensor in sorted(content.items()):
+        found.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        found.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+    return found.hexdigest()
 
 
 def difference(facts: dict[str, Any], of: dict[str, Any]) -> str:
@@ -64,6 +83,45 @@ def difference(facts: dict[str, Any], of: dict[str, Any]) -> str:
     values = [str(one) for one in (facts[name], of.get(name))]
     told = f" ({values[0]} here, {values[1]} there)" if max(map(len, values)) < 40 else ""
     return f"the {name} differs{told}"
+
+
+class Kept:
+    """The checkpoint of rank 0, which the others do not write."""
+
+    def __init__(self, path: Path | None):
+        self._path, self._at = path, -np.inf
+
+    def keep(self, pack: Pack, facts: dict[str, Any]) -> None:
+        """Write it, if the last one is old."""
+        if self._path is not None and pack.going and time.monotonic() - self._at > KEEP_EVERY:
+            try:
+                write_checkpoint(self._path, pack, facts)
+            except OSError as error:
+                raise InvalidInput(
+                    f"{self._path} must be writable, for a checkpoint, but is not ({error.strerror}); make room, or "
+                    "name another --out."
+                ) from error
+            self._at = time.monotonic()
+
+
+def go_on(world: World, pack: Pack, path: Path | None, facts: dict[str, Any]) -> None:
+    """Let all ranks know what the checkpoint of rank 0 has kept, where there is one."""
+
+    def read() -> tuple[dict[str, Tensor], int] | None:
+        there = world.rank == 0 and path is not None and path.is_file()
+        return read_checkpoint(path, facts) if there and path is not None else None
+
+    found = world.together(read)
+    state, epochs = found or ({}, 0)
+    shapes = {name: [list(tensor.shape), str(tensor.dtype).removeprefix("torch.")] for name, tensor in state.items()}
+    shapes, epochs = world.all_say([shapes, epochs])[0]
+    if not shapes:
+        return
+    common = {
+        name: world.from_first(state.get(name), shape=tuple(shape), dtype=getattr(torch, dtype))
+        for name, (shape, dtype) in shapes.items()
+    }
+    restore(pack, common, epochs)
 
 
 def restore(pack: Pack, state: dict[str, Tensor], epochs: int) -> None:

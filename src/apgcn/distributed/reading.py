@@ -5,6 +5,7 @@ Archives are those of `io.npz.write_npz`. Labels and row pointers are read whole
 
 from __future__ import annotations
 
+import shutil
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,8 +18,11 @@ from scipy import sparse
 from apgcn.distributed.owners import by_metis, in_blocks
 from apgcn.distributed.part import Part, Rows, heard_by
 from apgcn.errors import ApgcnError, BrokenFile, InvalidInput, MissingFile
-from apgcn.own.saved import fingerprint_of
+from apgcn.io.assembling import Reading
+from apgcn.own.fitted import Fitted
+from apgcn.own.saved import GRAPH, describe, fingerprint_of
 
+ARRAYS = {"adj_indices", "adj_data", "attr_dense", "attr_indptr", "attr_indices", "attr_data", "node_names"}
 PIECE = 2**22  # entries that are looked at together
 
 
@@ -29,7 +33,7 @@ class Archive:
 
     Attributes
     ----------
-    nodes, features : int
+    nodes, edges, features : int
     labels : array of shape (nodes,)
     class_names : tuple of str
     digest : str
@@ -42,25 +46,43 @@ class Archive:
             members = {one.filename.removesuffix(".npy"): one for one in archive.infolist()}
             self.digest = "".join(f"{name} {one.CRC:08x} {one.file_size}\n" for name, one in sorted(members.items()))
             self._members = set(members)
+            shapes = {name: _Member(archive, name).shape for name in members if name in ARRAYS}
             self.labels = self._whole(archive, "labels")
             self._pointers = self._whole(archive, "adj_indptr")
+            _check_pointers(self._pointers)
             names = self._whole(archive, "class_names")
-            self.features = int(self._shape(archive)[1])
-        self.nodes = len(self._pointers) - 1
+            if names.ndim != 1 or names.dtype.kind != "U":
+                raise ValueError("class_names must be texts")
+            if "node_names" in members and _Member(archive, "node_names").kind != "U":
+                raise ValueError("node_names must be texts")
+            self._rows, self.features = map(int, self._shape(archive))
+        self.nodes, self.edges = len(self._pointers) - 1, int(self._pointers[-1])
+        self.notes: list[str] = []
         self.class_names = tuple(map(str, names))
         with self._broken():
-            self._look()
+            self._look(shapes)
 
-    def _look(self) -> None:
-        """Whether the arrays that are read whole fit together."""
+    def _look(self, shapes: dict[str, tuple[int, ...]]) -> None:
+        """Whether arrays fit together, as far as can be seen without reading them."""
+        entries = (int(self._pointers[-1]),)
+        for name, expected in (
+            ("adj_indices", entries),
+            ("adj_data", entries),
+            ("attr_dense", (self.nodes, self.features)),
+            ("attr_indptr", (self.nodes + 1,)),
+            ("attr_data", shapes.get("attr_indices")),
+            ("node_names", (self.nodes,)),
+        ):
+            if name in shapes and shapes[name] != expected:
+                raise ValueError(f"{name} must have shape {expected}, got {shapes[name]}")
+        if "attr_shape" in self._members and self._rows != self.nodes:
+            raise ValueError(f"there must be features of {self.nodes} nodes, got {self._rows}")
         if self.labels.dtype != np.int64 or self.labels.shape != (self.nodes,) or not self.nodes:
             raise ValueError(f"labels must be an int64 for each of {self.nodes} nodes")
         if not -1 <= self.labels.min() <= self.labels.max() < len(self.class_names):
             raise ValueError(f"labels must be from -1 to {len(self.class_names) - 1}")
         if self.features < 1:
             raise ValueError("nodes must have features")
-        if self._pointers[0] != 0 or (np.diff(self._pointers) < 0).any():
-            raise ValueError("row pointers must rise from 0")
 
     def owners(self, parts: int, way: str) -> np.ndarray:
         """The owner of every node, (nodes,)."""
@@ -70,10 +92,8 @@ class Archive:
             columns = self._whole(archive, "adj_indices")
             if columns.size and not 0 <= columns.min() <= columns.max() < self.nodes:
                 raise ValueError(f"places must be from 0 to {self.nodes - 1}")
-            if len(columns) != self._pointers[-1]:
-                raise ValueError(f"there must be {self._pointers[-1]} entries, got {len(columns)}")
-        ones = np.ones(len(columns), np.int8)
-        matrix = sparse.csr_matrix((ones, columns, self._pointers), shape=(self.nodes, self.nodes))
+            ones = np.ones(len(columns), np.int8)
+            matrix = sparse.csr_matrix((ones, columns, self._pointers), shape=(self.nodes, self.nodes))
         return by_metis(matrix, parts)
 
     def part(self, owner: np.ndarray, rank: int) -> Part:
@@ -118,6 +138,7 @@ class Archive:
                 raise ValueError("features must be finite float32")
             return dense
         pointers = self._whole(archive, "attr_indptr")
+        _check_pointers(pointers)
         members = _Member(archive, "attr_indices"), _Member(archive, "attr_data")
         kept: list[sparse.csr_matrix] = []
         for first, last in _pieces(pointers):
@@ -153,6 +174,11 @@ class Archive:
                 found += [str(name) for name in piece[here]]
                 first += len(piece)
             return found
+
+    def save(self, folder: Path, fitted: Fitted, *, name: str) -> None:
+        """Write a model of this graph as `apgcn train --out` does, with a copy of the archive."""
+        shutil.copyfile(self.path, folder / GRAPH)
+        describe(folder, fitted, name=name, graph=self.fingerprint(), reading=Reading(directed=self.directed))
 
     def _check(self, columns: np.ndarray, values: np.ndarray, pointers: np.ndarray, *, width: int) -> None:
         """Whether rows are as `write_npz` writes them: in order, nothing twice, no zero."""
@@ -190,9 +216,9 @@ class Archive:
     def _broken(self) -> Iterator[None]:
         try:
             yield
-        except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OverflowError, NotImplementedError) as error:
-            if isinstance(error, ApgcnError):
-                raise
+        except (ApgcnError, OSError, MemoryError):
+            raise
+        except Exception as error:  # a damaged archive can fail in a dozen ways: zip, zlib, header, shapes
             raise BrokenFile(
                 f"{self.path} is not an archive that `write_npz` wrote ({type(error).__name__}: {error})."
             ) from error
@@ -206,7 +232,8 @@ class _Member:
         version = np.lib.format.read_magic(self._file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         self.shape, by_columns, self._dtype = read(self._file)
-        if self._dtype.hasobject or (by_columns and len(self.shape) > 1):
+        self.kind = self._dtype.kind
+        if self._dtype.hasobject or (by_columns and len(self.shape) > 1) or min(self.shape, default=0) < 0:
             raise ValueError(f"{name} must hold plain numbers, row by row")
 
     def pieces(self) -> Iterator[np.ndarray]:
@@ -224,6 +251,11 @@ class _Member:
         if len(content) < size:
             raise EOFError("the file ends too early")
         return np.frombuffer(content, self._dtype)
+
+
+def _check_pointers(pointers: np.ndarray) -> None:
+    if pointers.ndim != 1 or pointers[0] != 0 or (np.diff(pointers) < 0).any():
+        raise ValueError("row pointers must rise from 0")
 
 
 def _trace(first: np.ndarray, second: np.ndarray, values: np.ndarray) -> int:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,13 @@ from scipy import sparse
 
 from apgcn.devices import peak_memory
 from apgcn.distributed.fitting import FittedPart
-from apgcn.distributed.reading import Archive
-from apgcn.distributed.sources import InMemory, Source
+from apgcn.distributed.sources import Source
 from apgcn.distributed.training import Trained
 from apgcn.distributed.world import World
 from apgcn.errors import InvalidInput
 from apgcn.graph import Graph
-from apgcn.io.assembling import ReadGraph, Reading
 from apgcn.io.folders import new_folder
-from apgcn.own.fitted import Fitted
 from apgcn.own.predictions import write_predictions
-from apgcn.own.saved import GRAPH, SavedModel, describe, fill
 from apgcn.training.result import RunResult
 
 PREDICTIONS = "predictions"  # a folder in that of the model
@@ -45,6 +40,16 @@ def folder_of_all(world: World, out: Path) -> Iterator[Path]:
         yield folder
 
 
+def try_folder(world: World, out: Path) -> None:
+    """Whether there can be such a folder, before long work; nothing is left of the trial."""
+    with suppress(_Enough), folder_of_all(world, out):
+        raise _Enough
+
+
+class _Enough(Exception):
+    pass
+
+
 def save_predictions(world: World, folder: Path, source: Source, trained: Trained, made: FittedPart) -> None:
     """Every rank writes a table of its nodes, in the order of the graph."""
     part = trained.pack.part
@@ -59,17 +64,6 @@ def save_predictions(world: World, folder: Path, source: Source, trained: Traine
     )
     name = f"part-{world.rank:05d}-of-{world.size:05d}.csv"
     write_predictions(folder / PREDICTIONS / name, alone, made.said, source.class_names)
-
-
-def save_model(folder: Path, fitted: Fitted, source: Source, read: ReadGraph | None, *, name: str) -> None:
-    """What `apgcn train --out` writes of one's own graph; an archive is copied as it is."""
-    if isinstance(source, InMemory):
-        fill(folder, SavedModel(fitted, source.graph, *((read.encoding, read.reading) if read else (None, None))))
-        return
-    assert isinstance(source, Archive)
-    shutil.copyfile(source.path, folder / GRAPH)
-    reading = Reading(directed=source.directed)
-    describe(folder, fitted, name=name, graph=source.fingerprint(), reading=reading)
 
 
 def gathered(world: World, trained: Trained, labels: np.ndarray) -> list[RunResult]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -9,7 +11,9 @@ import numpy as np
 from apgcn.distributed.owners import by_metis, in_blocks
 from apgcn.distributed.part import Part, part_of
 from apgcn.graph import Graph
-from apgcn.own.saved import fingerprint
+from apgcn.io.assembling import ReadGraph
+from apgcn.own.fitted import Fitted
+from apgcn.own.saved import SavedModel, fill, fingerprint
 
 
 class Source(Protocol):
@@ -28,6 +32,16 @@ class Source(Protocol):
     def class_names(self) -> tuple[str, ...]: ...
 
     @property
+    def edges(self) -> int:
+        """How many, each direction for itself."""
+        ...
+
+    @property
+    def notes(self) -> list[str]:
+        """What was to be said when it was read."""
+        ...
+
+    @property
     def digest(self) -> str:
         """The same on two ranks that see the same graph."""
         ...
@@ -44,15 +58,20 @@ class Source(Protocol):
         """What some nodes, in order, are called."""
         ...
 
+    def save(self, folder: Path, fitted: Fitted, *, name: str) -> None:
+        """Write a model of this graph as `apgcn train --out` does."""
+        ...
+
 
 class InMemory:
     """A graph that every rank has read as a whole, and lets go of but for its rows."""
 
-    def __init__(self, graph: Graph):
-        self.graph = graph
+    def __init__(self, graph: Graph, read: ReadGraph | None = None):
+        self.graph, self._read = graph, read
         self.nodes, self.features = graph.num_nodes, graph.num_features
         self.labels, self.class_names = graph.labels, graph.class_names
-        self.digest = fingerprint(graph)
+        self.edges, self.digest = graph.num_directed_edges, fingerprint(graph)
+        self.notes = list(read.notes) if read else []
 
     def owners(self, parts: int, way: str) -> np.ndarray:
         """The owner of every node, (nodes,)."""
@@ -67,3 +86,8 @@ class InMemory:
         """What some nodes, in order, are called."""
         ids = self.graph.ids
         return [ids[node] for node in nodes]
+
+    def save(self, folder: Path, fitted: Fitted, *, name: str) -> None:
+        """Write a model of this graph as `apgcn train --out` does."""
+        how = (self._read.encoding, self._read.reading) if self._read else (None, None)
+        fill(folder, SavedModel(fitted, replace(self.graph, name=name), *how))

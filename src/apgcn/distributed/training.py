@@ -12,26 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from apgcn import __version__
 from apgcn.checks import as_plain
 from apgcn.devices import one_thread, return_free_memory
-from apgcn.distributed.checkpoint import difference, read_checkpoint, restore, write_checkpoint
+from apgcn.distributed.checkpoint import Kept, difference, go_on
 from apgcn.distributed.owners import check_owners, way_of
 from apgcn.distributed.pack import PartPack
 from apgcn.distributed.sources import Source
 from apgcn.distributed.world import Traffic, World
-from apgcn.errors import InvalidInput, RankDied
+from apgcn.errors import InvalidInput
+from apgcn.loops import loops_on
 from apgcn.models.network import ModelSettings
 from apgcn.propagation import Propagated
 from apgcn.splits import SETS
+from apgcn.texts import counted
 from apgcn.training.loop import TIDY_EVERY, Progress
 from apgcn.training.runs import Run
 from apgcn.training.settings import TrainingSettings
-
-KEEP_EVERY = 5.0  # seconds: a checkpoint
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +90,7 @@ def train_together(
     way = "metis" if set(ways) == {"metis"} else "blocks"
     facts = _facts(world, source, runs, model, training, way=way)
     for rank, theirs in enumerate(world.all_say(facts)):
-        if theirs != json.loads(json.dumps(facts)):
+        if theirs != facts:
             raise InvalidInput(f"all ranks must train the same, but of rank {rank} {difference(facts, theirs)}.")
     owner = world.array_from_first(
         world.together(lambda: source.owners(world.size, way) if world.rank == 0 else None),
@@ -105,21 +103,20 @@ def train_together(
         pack = PartPack(world, part, owner, len(source.class_names), runs, model, training)
         for note in _notes(world, pack, partition, way):
             tell(note)
-        _go_on(world, pack, checkpoint, facts)
-        kept = Kept(checkpoint if world.rank == 0 else None, pack.epochs)
+        go_on(world, pack, checkpoint, facts)
+        if pack.epochs:
+            tell(f"it goes on after {counted(pack.epochs, 'epoch')}, with what {checkpoint} has kept")
+        kept = Kept(checkpoint if world.rank == 0 else None)
         begun, before, started = pack.epochs, copy(world.traffic), time.perf_counter()
-        try:
-            while pack.going:
-                pack.epoch()
-                if pack.epochs % TIDY_EVERY == 0 and world.device.type == "cpu":
-                    return_free_memory()
-                kept.keep(pack, facts)
-                if progress:
-                    progress(pack.progress())
-            seconds, traffic = time.perf_counter() - started, world.traffic.since(before)
-            said = pack.answers()
-        except RankDied as error:
-            raise RankDied(f"{error}; {kept}.") from error
+        while pack.going:
+            pack.epoch()
+            if pack.epochs % TIDY_EVERY == 0 and world.device.type == "cpu":
+                return_free_memory()
+            kept.keep(pack, facts)
+            if progress:
+                progress(pack.progress())
+        seconds, traffic = time.perf_counter() - started, world.traffic.since(before)
+        said = pack.answers()
     return Trained(pack, said, pack.epochs - begun, seconds, traffic)
 
 
@@ -134,62 +131,24 @@ def check_same(world: World, source: Source) -> None:
             )
 
 
-class Kept:
-    """The checkpoint of rank 0, which the others do not write."""
-
-    def __init__(self, path: Path | None, epochs: int):
-        self._path, self._at, self._epochs = path, -np.inf, epochs
-
-    def keep(self, pack: PartPack, facts: dict[str, Any]) -> None:
-        """Write it, if the last one is old."""
-        if self._path is not None and pack.going and time.monotonic() - self._at > KEEP_EVERY:
-            write_checkpoint(self._path, pack, facts)
-            self._at, self._epochs = time.monotonic(), pack.epochs
-
-    def __str__(self) -> str:
-        if self._path is None:
-            return "rank 0 keeps what was learned: the same command goes on from there"
-        if not self._epochs:
-            return "nothing was learned yet"
-        return f"what was learned in {self._epochs} epochs is kept: the same command goes on from there"
-
-
-def _go_on(world: World, pack: PartPack, path: Path | None, facts: dict[str, Any]) -> None:
-    """Take up the checkpoint of rank 0, where there is one."""
-
-    def read() -> tuple[dict[str, Tensor], int] | None:
-        there = world.rank == 0 and path is not None and path.is_file()
-        return read_checkpoint(path, facts) if there and path is not None else None
-
-    found = world.together(read)
-    state, epochs = found or ({}, 0)
-    shapes = {name: [list(tensor.shape), str(tensor.dtype).removeprefix("torch.")] for name, tensor in state.items()}
-    shapes, epochs = world.all_say([shapes, epochs])[0]
-    if not shapes:
-        return
-    common = {
-        name: world.from_first(state.get(name), shape=tuple(shape), dtype=getattr(torch, dtype))
-        for name, (shape, dtype) in shapes.items()
-    }
-    restore(pack, common, epochs)
-
-
 def _facts(
     world: World, source: Source, runs: Sequence[Run], model: ModelSettings, training: TrainingSettings, *, way: str
 ) -> dict[str, Any]:
-    """Which training it is; with dropout another number of ranks or other parts give another one."""
+    """Which training it is, as plain JSON values, and how it is divided."""
     split = runs[0].split
     sets = b"/".join(getattr(split, name).tobytes() for name in SETS)
-    return {
+    facts = {
         "version": __version__,
         "graph": source.digest,
         "model": [model.name, vars(model)],
         "training": vars(training),
-        "runs": [str(run.noise_seed) for run in runs],
+        "seed": [str(run.noise_seed) for run in runs],
         "split": hashlib.sha256(sets).hexdigest(),
-        "ranks": world.size,
         "partition": way,
+        "number of ranks": world.size,
+        "presence of numba": loops_on(world.device) is not None,
     }
+    return json.loads(json.dumps(facts))
 
 
 def _notes(world: World, pack: PartPack, partition: str, way: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Who trains together, and how do they talk? The ranks that `torchrun` started, each with its rows of the graph.
 
-Whatever is sent is counted. A rank that dies closes its connections, and the others hear that in their next word to it.
+Rows of the graph that are sent are counted. A rank that dies closes its connections, and the others hear that in their
+next word to it.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from torch.nn import functional
 
 from apgcn.devices import resolve
 from apgcn.errors import ApgcnError, InvalidInput, RankDied
+from apgcn.leaving import leave_at_once
 
-ANSWER_WITHIN = timedelta(minutes=10)  # a rank that says nothing for so long is taken for dead
+MEET_WITHIN = timedelta(minutes=10)
+ANSWER_WITHIN = timedelta(hours=3)  # or a rank is taken for dead: all wait while one divides the graph or writes
 ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -140,7 +143,7 @@ class World:
         found, mistake = None, None
         try:
             found = work()
-        except (ApgcnError, OSError) as error:
+        except (ApgcnError, OSError, UnicodeError) as error:
             mistake = str(error)
         mistakes = [(rank, one) for rank, one in enumerate(self.all_say(mistake)) if one]
         if mistakes:
@@ -153,14 +156,14 @@ class World:
         started = time.perf_counter()
         try:
             yield
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)  # a word is only queued until then
         except (RuntimeError, ValueError) as error:  # gloo and nccl have many words for it
             raise RankDied(
                 f"rank {self.rank} of {self.size} must hear from the others, but one of them has ended or says nothing "
-                f"({_short(error)})"
+                f"({_short(error)})."
             ) from error
         finally:
-            if self.device.type == "cuda":
-                torch.cuda.synchronize(self.device)  # a word is only queued until then
             self.traffic.seconds += time.perf_counter() - started
 
 
@@ -187,22 +190,54 @@ def world(device: str = "cpu") -> Iterator[World]:
             "--distributed must be started once for every rank: torchrun --nproc-per-node 2 -m apgcn train ... "
             f"--distributed (there is no {missing[0]} in the environment)."
         )
+    try:
+        rank, size, _ = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
+        known = 0 <= rank < size
+    except ValueError:
+        known = False
+    if not known:
+        told = ", ".join(f"{name}={os.environ[name]}" for name in ENVIRONMENT)
+        raise InvalidInput(f"a rank must be a number below that of all ranks, but the environment says {told}.")
     global _was_there
     place = resolve(device)
+    if place.index is not None:
+        raise InvalidInput(f"with --distributed the device must be cpu, or cuda, one for each rank, got {device}.")
+    _was_there = True
+    leave_at_once()  # threads of connections, if a rank is lost
     if place.type == "cuda":
         place = resolve(f"cuda:{int(os.environ.get('LOCAL_RANK', 0))}")
         torch.cuda.set_device(place)
-    _was_there = True
     try:
-        dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=ANSWER_WITHIN)
+        store, rank, size = _meeting_place()
+        engine = "nccl" if place.type == "cuda" else "gloo"
+        dist.init_process_group(engine, store=store, rank=rank, world_size=size, timeout=MEET_WITHIN)
+        dist.distributed_c10d._set_pg_timeout(ANSWER_WITHIN)
     except (RuntimeError, ValueError) as error:
-        raise RankDied(f"the ranks must find each other, but do not ({_short(error)})") from error
+        raise RankDied(f"the ranks must find each other, but do not ({_short(error)}).") from error
     try:
         yield World(dist.get_rank(), dist.get_world_size(), place)
     finally:
         dist.destroy_process_group()
 
 
+def _meeting_place() -> tuple[dist.Store, int, int]:
+    """Where ranks tell each other how to be reached, who we are, and how many.
+
+    When torchrun starts ranks again, what those before them have left there is still to be read: every attempt has a
+    place of its own.
+    """
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    theirs = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # torchrun keeps it, and not rank 0
+    store = dist.TCPStore(
+        os.environ["MASTER_ADDR"],
+        int(os.environ["MASTER_PORT"]),
+        size,
+        is_master=rank == 0 and not theirs,
+        timeout=MEET_WITHIN,
+    )
+    return dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store), rank, size
+
+
 def _short(error: Exception) -> str:
     lines = re.sub(r"\[[^\]]*/[^\]]*\]\s*", "", str(error)).strip().splitlines()  # without places in their source
-    return lines[0][:100].rstrip(". ") if lines else type(error).__name__
+    return lines[0].split(". ")[0][:100].rstrip(". ") if lines else type(error).__name__

@@ -162,6 +162,7 @@ def find_encoding(
         else:
             values = table.numbers(position)
             if values is None:
+                _check_slip(table, position)
                 texts.append(name)
             elif np.isnan(values).all():
                 empty.append(name)
@@ -176,6 +177,17 @@ def find_encoding(
     as_they_are = all(column.kind != "number" or (column.center, column.scale) == (0, 1) for column in columns)
     positive = all(column.kind != "number" or _none_below_zero(table, column.name) for column in columns)
     return Encoding(tuple(columns), sums_to_one=as_they_are and positive, left_out=(*texts, *empty)), notes
+
+
+def _check_slip(table: Table, position: int) -> None:
+    """A text among numbers is more likely a mistake than a column of text."""
+    row = table.slip(position)
+    if row is not None:
+        raise InvalidInput(
+            f"{table.at(row, position)} must be a number as nearly all of the column, got "
+            f"{table.texts(position)[row]!r}; mend it, leave the cell empty, or name the column after --one-hot, "
+            "--words or --ignore."
+        )
 
 
 def _number(name: str, values: np.ndarray) -> Column:

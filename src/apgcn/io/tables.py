@@ -10,6 +10,7 @@ import numpy as np
 
 from apgcn.errors import InvalidInput
 
+SLIPS = 0.1  # of a column's cells may be text, and it was meant to hold numbers
 LARGEST = 1e18  # number in a cell: its square is well within single precision
 
 
@@ -97,6 +98,13 @@ class Table:
             row = next(number for number, text in enumerate(texts) if not _is_number(text))
             raise InvalidInput(f"{self.at(row, position)} must be a number, got {texts[row]!r}.")
         return values
+
+    def slip(self, position: int) -> int | None:
+        """The first row with text in a column of text that nearly always holds numbers; None if it does not."""
+        texts = self.texts(position)
+        wrong = [row for row, text in enumerate(texts) if text and not _is_number(text)]
+        given = sum(map(bool, texts))
+        return wrong[0] if wrong and len(wrong) < SLIPS * given else None
 
     def at(self, row: int, position: int) -> str:
         """The place of a cell, in words."""

@@ -6,14 +6,24 @@ Unlike the benchmark's splits (`splits`), these take every label there is, class
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
 from apgcn.checks import check_share
 from apgcn.errors import InvalidInput
-from apgcn.graph import Graph
 from apgcn.io.tables import listed
 from apgcn.splits import Split
+
+
+class Labelled(Protocol):
+    """What is known of a graph's nodes beside their rows."""
+
+    @property
+    def labels(self) -> np.ndarray: ...
+
+    @property
+    def class_names(self) -> tuple[str, ...]: ...
 
 
 def hold_out(labels: np.ndarray, *, stopping: float = 0.2, test: float = 0.0, seed: int = 0) -> Split:
@@ -57,7 +67,7 @@ def hold_out(labels: np.ndarray, *, stopping: float = 0.2, test: float = 0.0, se
     return Split(seed=seed, **{name: np.concatenate(parts) for name, parts in sets.items()})
 
 
-def without(graph: Graph, split: Split, *, asked: Sequence[str]) -> list[str]:
+def without(graph: Labelled, split: Split, *, asked: Sequence[str]) -> list[str]:
     """Which classes have too few labelled nodes to give one to each of the sets, as sentences."""
     words = {"stopping": "says when to stop", "test": "judges"}
     notes = []

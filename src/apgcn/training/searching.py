@@ -63,10 +63,16 @@ def _suggested(trial: Any, name: str, within: Range) -> float | int:
     return float(f"{trial.suggest_float(name, within.low, within.high, log=within.log):.3g}")
 
 
-def _study(seed: int) -> Any:
+def imported_optuna() -> Any:
+    """The package, if it is installed."""
     try:
         import optuna
     except ImportError as error:
         raise MissingPackage('tuning needs optuna: pip install "apgcn[tune]"') from error
+    return optuna
+
+
+def _study(seed: int) -> Any:
+    optuna = imported_optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
