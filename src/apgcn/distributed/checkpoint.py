@@ -108,8 +108,9 @@ def go_on(world: World, pack: Pack, path: Path | None, facts: dict[str, Any]) ->
     """Let all ranks know what the checkpoint of rank 0 has kept, where there is one."""
 
     def read() -> tuple[dict[str, Tensor], int] | None:
-        there = world.rank == 0 and path is not None and path.is_file()
-        return read_checkpoint(path, facts) if there and path is not None else None
+        if world.rank > 0 or path is None or not path.is_file():
+            return None
+        return read_checkpoint(path, facts)
 
     found = world.together(read)
     state, epochs = found or ({}, 0)

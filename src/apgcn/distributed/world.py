@@ -191,7 +191,7 @@ def world(device: str = "cpu") -> Iterator[World]:
             f"--distributed (there is no {missing[0]} in the environment)."
         )
     try:
-        rank, size, _ = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
+        rank, size, port = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
         known = 0 <= rank < size
     except ValueError:
         known = False
@@ -208,7 +208,7 @@ def world(device: str = "cpu") -> Iterator[World]:
         place = resolve(f"cuda:{int(os.environ.get('LOCAL_RANK', 0))}")
         torch.cuda.set_device(place)
     try:
-        store, rank, size = _meeting_place()
+        store = _meeting_place(rank, size, port)
         engine = "nccl" if place.type == "cuda" else "gloo"
         dist.init_process_group(engine, store=store, rank=rank, world_size=size, timeout=MEET_WITHIN)
         dist.distributed_c10d._set_pg_timeout(ANSWER_WITHIN)
@@ -220,22 +220,16 @@ def world(device: str = "cpu") -> Iterator[World]:
         dist.destroy_process_group()
 
 
-def _meeting_place() -> tuple[dist.Store, int, int]:
-    """Where ranks tell each other how to be reached, who we are, and how many.
+def _meeting_place(rank: int, size: int, port: int) -> dist.Store:
+    """Where ranks tell each other how to be reached.
 
     When torchrun starts ranks again, what those before them have left there is still to be read: every attempt has a
     place of its own.
     """
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     theirs = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # torchrun keeps it, and not rank 0
-    store = dist.TCPStore(
-        os.environ["MASTER_ADDR"],
-        int(os.environ["MASTER_PORT"]),
-        size,
-        is_master=rank == 0 and not theirs,
-        timeout=MEET_WITHIN,
-    )
-    return dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store), rank, size
+    address, first = os.environ["MASTER_ADDR"], rank == 0 and not theirs
+    store = dist.TCPStore(address, port, size, is_master=first, timeout=MEET_WITHIN)
+    return dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
 
 
 def _short(error: Exception) -> str:

@@ -19,7 +19,8 @@ from apgcn.experiments.executors import Report
 from apgcn.experiments.graphs import cleaned
 from apgcn.experiments.keys import Condition
 from apgcn.experiments.pack import PlannedPack
-from apgcn.experiments.ray_cluster import Head, answers, connect, first_line, imported_ray
+from apgcn.experiments.ray_cluster import connect, first_line, imported_ray
+from apgcn.experiments.ray_head import Head, answers
 from apgcn.experiments.ray_tasks import PARTS_OF_A_GPU, Board, Mistake, Need, asked, gpu_share, need_of, on_board, there
 from apgcn.texts import counted
 
