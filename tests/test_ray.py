@@ -150,6 +150,14 @@ def test_a_task_that_no_machine_can_take_any_more_asks_for_less(executor, tmp_pa
     assert asked == [pack.key, pack.key]
 
 
+def wait_for_one_processor(executor):
+    """A head asks its machines every few seconds: the work may be done before it misses one."""
+    until = time.monotonic() + 60
+    while not str(executor).endswith(", 1 processor"):
+        assert time.monotonic() < until, str(executor)
+        time.sleep(0.1)
+
+
 def test_a_machine_that_dies_changes_nothing(cluster, tmp_path):
     """One of two is taken away when three packs are done; the records are those of this process alone."""
     fill(Store(tmp_path / "here"), plan(), command="test")
@@ -167,7 +175,7 @@ def test_a_machine_that_dies_changes_nothing(cluster, tmp_path):
     with OnRay(cluster.address) as executor:
         assert "2 processors" in str(executor)
         fill(Store(tmp_path / "there"), plan(), executor=executor, command="test", watch=Watch())
-        assert "1 processor" in str(executor)
+        wait_for_one_processor(executor)
     assert not cluster.workers[1:]
     assert len(finished) == 12
     assert any(0 < share < 1 for share in heard)
