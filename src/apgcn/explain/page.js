@@ -327,6 +327,7 @@ function bought() {
   plot.font = "12px system-ui";
   plot.strokeRect(px(0), 20, 250, 200);
   plot.fillText(counted ? "messages of all there are" : "K / T", px(0.2), 250);
+  plot.fillText("right", 2, 14);
   plot.fillText("0", px(0) - 3, 236); plot.fillText("100 %", px(1) - 20, 236);
   plot.fillText(percent(high), 2, py(high) + 4); if (high > low) plot.fillText(percent(low), 2, py(low) + 4);
   plot.strokeStyle = plot.fillStyle = "#1f5fd0";
