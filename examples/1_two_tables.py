@@ -6,15 +6,15 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from apgcn import load
-from apgcn.io.assembling import Reading, assemble
-from apgcn.io.csv_files import write_csv
-from apgcn.io.own import read_table
+from apgcn.inference.bundle import SavedModel, load_model, save_model
+from apgcn.inference.fit import fit
+from apgcn.inference.predictions import write_predictions
+from apgcn.inference.splits import hold_out
+from apgcn.io.build_graph import Reading, assemble
+from apgcn.io.csv import write_csv
+from apgcn.io.registry import read_table
 from apgcn.models.apgcn import APGCNSettings
-from apgcn.own.fitting import fit
-from apgcn.own.holdout import hold_out
-from apgcn.own.predictions import write_predictions
-from apgcn.own.saved import SavedModel, load_model, save_model
-from apgcn.training.settings import TrainingSettings
+from apgcn.training.config import TrainingSettings
 
 
 def write_tables(folder: Path) -> None:

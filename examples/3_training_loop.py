@@ -4,9 +4,9 @@ import torch
 from torch.nn import functional
 
 from apgcn import clean, load
+from apgcn.data.splits import split_for_test
 from apgcn.io.pyg import to_pyg
 from apgcn.nn import APGCN
-from apgcn.splits import split_for_test
 
 
 def main() -> float:

@@ -7,9 +7,9 @@ from torch.nn import functional
 from torch_geometric.nn import SimpleConv
 
 from apgcn import clean, load
+from apgcn.data.splits import split_for_test
 from apgcn.io.pyg import to_pyg
 from apgcn.nn import AdaptivePropagation
-from apgcn.splits import split_for_test
 
 
 class MeanUntilEnough(nn.Module):

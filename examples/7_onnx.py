@@ -7,12 +7,12 @@ import numpy as np
 import onnxruntime
 
 from apgcn import clean, load
-from apgcn.cleaning import subgraph
+from apgcn.data.transforms import subgraph
+from apgcn.inference.fit import fit
+from apgcn.inference.onnx import write_onnx
+from apgcn.inference.splits import hold_out
 from apgcn.models.apgcn import APGCNSettings
-from apgcn.own.fitting import fit
-from apgcn.own.holdout import hold_out
-from apgcn.own.onnx_files import write_onnx
-from apgcn.training.settings import TrainingSettings
+from apgcn.training.config import TrainingSettings
 
 
 def main() -> float:

@@ -3,16 +3,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from scipy import sparse
 
 from apgcn import Graph, clean, load
-from apgcn.datasets import describe
+from apgcn.data import describe
 
 torch.set_num_threads(1)
 if not torch.cuda.is_available():
@@ -42,29 +39,6 @@ def benchmark_graph():
         return loaded[name]
 
     return get
-
-
-def random_graph(nodes: int, *, edges: int, features: int = 5, classes: int = 3, seed: int = 0) -> Graph:
-    """An undirected graph without self-loops, some of whose nodes may be isolated; dense features."""
-    random = np.random.default_rng(seed)
-    ends = random.integers(nodes, size=(2, edges))
-    ends = ends[:, ends[0] != ends[1]]
-    matrix = sparse.csr_matrix((np.ones(ends.shape[1]), ends), shape=(nodes, nodes))
-    return Graph(
-        adjacency=((matrix + matrix.T) > 0).astype(np.float32),
-        features=random.random((nodes, features)) * (random.random((nodes, features)) < 0.6),
-        labels=random.permutation(np.arange(nodes) % classes),
-        name="random",
-    )
-
-
-def shell_status(process: subprocess.Popen) -> int:
-    """The exit status as a shell shows it: 128 more than the signal, for a process that a signal ended.
-
-    An interrupted Python can end either way, with 130 or by SIGINT: where the interruption falls into an `exec`, as in
-    the making of a namedtuple during an import, Python ends itself by SIGINT although the exception was handled.
-    """
-    return 128 - process.returncode if process.returncode < 0 else process.returncode
 
 
 @pytest.fixture(scope="session")

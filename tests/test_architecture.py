@@ -6,44 +6,23 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import ROOT
 
-SOURCE = Path(__file__).parents[1] / "src" / "apgcn"
+SOURCE = ROOT / "src" / "apgcn"
 
 ORDER = [
     "errors",
-    "texts",
-    "checks",
-    "graph",
-    "cleaning",
-    "splits",
+    "_utils",
+    "data",
     "io",
-    "datasets",
-    "devices",
-    "interrupts",
-    "leaving",
-    "loops",
-    "noise",
-    "pattern",
-    "kernels",
-    "sparse",
-    "tensors",
-    "layers",
-    "operators",
-    "halting",
+    "ops",
     "nn",
-    "propagation",
-    "work",
-    "asking",
     "models",
-    "statistics",
-    "ranks",
     "training",
-    "own",
+    "inference",
+    "sklearn",
+    "benchmark",
     "distributed",
-    "estimator",
-    "explain",
-    "experiments",
-    "bench",
     "report",
     "cli",
 ]

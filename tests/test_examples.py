@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers import ROOT
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = ROOT / "examples"
 
 
 @pytest.fixture(autouse=True)

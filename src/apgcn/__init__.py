@@ -8,37 +8,33 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from apgcn.cleaning import clean
-    from apgcn.datasets import load
-    from apgcn.graph import Graph
+    from apgcn.data import load
+    from apgcn.data.graph import Graph
+    from apgcn.data.splits import TEST_SEEDS, VALIDATION_SEEDS, Split, split_for_test, split_for_validation
+    from apgcn.data.transforms import clean
     from apgcn.models.apgcn import APGCN, APGCNSettings
-    from apgcn.noise import Noise
-    from apgcn.splits import TEST_SEEDS, VALIDATION_SEEDS, Split, split_for_test, split_for_validation
-    from apgcn.tensors import GraphTensors
-    from apgcn.training.packs import train
-    from apgcn.training.paper import paper_settings
-    from apgcn.training.result import RunResult
-    from apgcn.training.runs import Run, benchmark_runs
-    from apgcn.training.settings import TrainingSettings
+    from apgcn.ops.device_graph import GraphTensors
+    from apgcn.ops.rng import Noise
+    from apgcn.training.batching import train
+    from apgcn.training.config import TrainingSettings, paper_settings
+    from apgcn.training.runs import Run, RunResult, benchmark_runs
 
 _HOMES = {
-    "apgcn.cleaning": ["clean"],
-    "apgcn.datasets": ["load"],
-    "apgcn.graph": ["Graph"],
+    "apgcn.data": ["load"],
+    "apgcn.data.graph": ["Graph"],
+    "apgcn.data.splits": ["TEST_SEEDS", "VALIDATION_SEEDS", "Split", "split_for_test", "split_for_validation"],
+    "apgcn.data.transforms": ["clean"],
     "apgcn.models.apgcn": ["APGCN", "APGCNSettings"],
-    "apgcn.models.catalogue": ["settings_of"],
-    "apgcn.splits": ["TEST_SEEDS", "VALIDATION_SEEDS", "Split", "split_for_test", "split_for_validation"],
-    "apgcn.noise": ["Noise"],
-    "apgcn.tensors": ["GraphTensors"],
-    "apgcn.training.packs": ["train"],
-    "apgcn.training.paper": ["paper_settings"],
-    "apgcn.training.result": ["RunResult"],
-    "apgcn.training.runs": ["Run", "benchmark_runs"],
-    "apgcn.training.settings": ["TrainingSettings"],
+    "apgcn.models.registry": ["settings_of"],
+    "apgcn.ops.device_graph": ["GraphTensors"],
+    "apgcn.ops.rng": ["Noise"],
+    "apgcn.training.batching": ["train"],
+    "apgcn.training.config": ["TrainingSettings", "paper_settings"],
+    "apgcn.training.runs": ["Run", "RunResult", "benchmark_runs"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
-_OPTIONAL = {"APGCNClassifier": ("apgcn.estimator", "scikit-learn", "sklearn")}
+_OPTIONAL = {"APGCNClassifier": ("apgcn.sklearn", "scikit-learn", "sklearn")}
 
 __all__ = [*_HOME]
 

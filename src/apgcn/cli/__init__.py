@@ -12,6 +12,8 @@ from typing import Annotated
 import typer
 
 from apgcn import __version__
+from apgcn._utils.formatting import printable
+from apgcn._utils.process import leaves_at_once
 from apgcn.cli.bench import bench
 from apgcn.cli.datasets import datasets
 from apgcn.cli.explain import explain
@@ -24,8 +26,6 @@ from apgcn.cli.status import status
 from apgcn.cli.train import train
 from apgcn.cli.tune import tune
 from apgcn.errors import ApgcnError
-from apgcn.leaving import leaves_at_once
-from apgcn.texts import printable
 
 INTERRUPTED = 130
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's, wherever this typer keeps its click
@@ -112,7 +112,7 @@ def run(arguments: list[str]) -> int:
 
 def _was_a_rank() -> bool:
     """Whether this process has met other ranks of a training."""
-    ranks = sys.modules.get("apgcn.distributed.world")
+    ranks = sys.modules.get("apgcn.distributed.communication")
     return bool(ranks and ranks.was_there())
 
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apgcn.cli.measured import show_measured
-from apgcn.cli.watching import say
+from apgcn.cli.bench_output import show_measured
+from apgcn.cli.progress import say
 
 if TYPE_CHECKING:
     import torch
 
-    from apgcn.graph import Graph
-    from apgcn.splits import Split
+    from apgcn.data.graph import Graph
+    from apgcn.data.splits import Split
 
 PACKS = "1,8,100"
 SMALL = 10_000  # edges of the smallest made graph
@@ -44,14 +44,13 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Measure this machine: an epoch of AP-GCN, beside the same in stock PyTorch Geometric, in turns."""
-    from apgcn.bench.starting import timed_start
-    from apgcn.bench.targets import standing
-    from apgcn.bench.whole import timed_trainings
-    from apgcn.checks import check_whole
-    from apgcn.devices import hardware, peak_memory, resolve
+    from apgcn._utils.validation import check_whole
+    from apgcn.benchmark.graph_cache import cleaned
+    from apgcn.benchmark.speed.end_to_end import timed_start, timed_trainings
+    from apgcn.benchmark.speed.targets import standing
     from apgcn.errors import InvalidInput
-    from apgcn.experiments.graphs import cleaned
-    from apgcn.training.summary import versions
+    from apgcn.ops.devices import hardware, peak_memory, resolve
+    from apgcn.training.outputs import versions
 
     place = resolve(device)
     for name, value in (("rounds", rounds), ("workers", workers)):
@@ -94,9 +93,9 @@ def bench(
 
 def _names(given: str | None) -> list[str]:
     """Names of graphs, of which the first is compared with its peers."""
-    from apgcn.datasets import describe
-    from apgcn.datasets.catalogue import CATALOGUE
-    from apgcn.datasets.files import find
+    from apgcn.data import describe
+    from apgcn.data.download import find
+    from apgcn.data.registry import CATALOGUE
 
     if given == "all":
         return ["cora_ml", *(name for name in CATALOGUE if name not in ("cora", "cora_ml"))]
@@ -109,7 +108,7 @@ def _names(given: str | None) -> list[str]:
 
 
 def _whole_numbers(text: str) -> list[int]:
-    from apgcn.checks import check_whole
+    from apgcn._utils.validation import check_whole
     from apgcn.errors import InvalidInput
 
     try:
@@ -126,11 +125,11 @@ def _made(edges: int, device: torch.device) -> Graph:
 
     What a run needs grows with the edges, so a small graph says what a large one needs.
     """
-    from apgcn.checks import check_whole
-    from apgcn.datasets.synthetic import synthetic_graph
-    from apgcn.devices import memory_of
+    from apgcn._utils.validation import check_whole
+    from apgcn.data.synthetic import synthetic_graph
     from apgcn.models.apgcn import APGCNSettings
-    from apgcn.training.packs import bytes_per_run, check_fits
+    from apgcn.ops.devices import memory_of
+    from apgcn.training.batching import bytes_per_run, check_fits
 
     check_whole("edges", edges, least=SMALL, most=100_000_000)
     small = synthetic_graph(SMALL // 10, edges=SMALL)
@@ -142,12 +141,11 @@ def _made(edges: int, device: torch.device) -> Graph:
 
 def _measured(graph: Graph, sizes: list[int], *, rounds: int, device: Any, beside: bool) -> dict[str, Any]:
     """A graph's counts, the epochs that fit into memory, and what a run is thought to need."""
-    from apgcn.bench.epochs import timed_epochs
+    from apgcn.benchmark.speed.epochs import timed_epochs
     from apgcn.models.apgcn import APGCNSettings
-    from apgcn.training.packs import bytes_per_run, fitting
-    from apgcn.training.paper import paper_settings
+    from apgcn.training.batching import bytes_per_run, fitting
+    from apgcn.training.config import TrainingSettings, paper_settings
     from apgcn.training.runs import Run, benchmark_runs
-    from apgcn.training.settings import TrainingSettings
 
     if graph.name == "synthetic":
         model, training = APGCNSettings(), TrainingSettings()
@@ -187,7 +185,7 @@ def _split_at_random(nodes: int) -> Split:
     """A tenth of the nodes trains, at most 800, and another stops."""
     import numpy as np
 
-    from apgcn.splits import Split
+    from apgcn.data.splits import Split
 
     size = min(800, nodes // 10)
     order = np.random.default_rng(0).permutation(nodes)

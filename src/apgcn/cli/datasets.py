@@ -8,17 +8,17 @@ from typing import Annotated
 
 import typer
 
-from apgcn.cli import show
+from apgcn.cli import render
 
 
 def datasets(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """List the benchmark graphs: counts after cleaning, citation, and where each file is or would come from."""
-    from apgcn.datasets.catalogue import CATALOGUE
-    from apgcn.datasets.files import find
+    from apgcn.data.download import find
+    from apgcn.data.registry import CATALOGUE
     from apgcn.models.apgcn import APGCNSettings
-    from apgcn.models.given import settings_given
+    from apgcn.models.presets import settings_given
 
     found = {name: "embedded" if dataset.embedded else str(find(dataset) or "") for name, dataset in CATALOGUE.items()}
     if as_json:
@@ -33,4 +33,4 @@ def datasets(
         ]
         print(json.dumps({"datasets": listed}))
     else:
-        show.catalogue(CATALOGUE, found)
+        render.catalogue(CATALOGUE, found)

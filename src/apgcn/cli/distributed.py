@@ -10,18 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from apgcn.cli import show
-from apgcn.cli.given import Files
-from apgcn.cli.own import check_test_share, held_out
-from apgcn.cli.watching import say
+from apgcn._utils.atomic import BEGUN
+from apgcn._utils.formatting import counted
+from apgcn.cli import render
+from apgcn.cli.fit import check_test_share, held_out
+from apgcn.cli.input_files import Files
+from apgcn.cli.progress import say
 from apgcn.errors import ApgcnError, InvalidInput, RankDied
-from apgcn.io.assembling import Reading
-from apgcn.io.folders import BEGUN
-from apgcn.texts import counted
+from apgcn.io.build_graph import Reading
 
 if TYPE_CHECKING:
-    from apgcn.distributed.sources import Source
-    from apgcn.distributed.world import World
+    from apgcn.distributed.communication import World
+    from apgcn.distributed.graph_source import Source
 
 KEPT = "what was learned is kept: the same command goes on from there"
 
@@ -49,12 +49,12 @@ def train_own_together(
     as_json: bool,
 ) -> None:
     """Read, split, train, judge and save, together; predictions of all nodes are written by all ranks."""
-    from apgcn.distributed.fitting import fitted_together
-    from apgcn.distributed.saving import folder_of_all, save_predictions, traffic_of, try_folder
-    from apgcn.distributed.training import train_together
-    from apgcn.own.fitting import NAME
-    from apgcn.own.holdout import hold_out, without
-    from apgcn.training.paper import divide_settings
+    from apgcn.distributed.fit import fitted_together
+    from apgcn.distributed.outputs import folder_of_all, save_predictions, traffic_of, try_folder
+    from apgcn.distributed.train import train_together
+    from apgcn.inference.fit import NAME
+    from apgcn.inference.splits import hold_out, without
+    from apgcn.training.config import divide_settings
     from apgcn.training.runs import Run
 
     chosen, training = divide_settings(model, changes)
@@ -115,17 +115,16 @@ def train_catalogued_together(
     as_json: bool,
 ) -> None:
     """One run of the benchmark, together; kept as `apgcn train NAME --out` keeps it."""
-    from apgcn.cleaning import clean
-    from apgcn.datasets import load
-    from apgcn.distributed.saving import folder_of_all, gathered, traffic_of, try_folder
-    from apgcn.distributed.sources import InMemory
-    from apgcn.distributed.training import train_together
-    from apgcn.models.catalogue import settings_of
-    from apgcn.models.given import kinds_for
-    from apgcn.training.paper import paper_settings
+    from apgcn.data import load
+    from apgcn.data.transforms import clean
+    from apgcn.distributed.graph_source import InMemory
+    from apgcn.distributed.outputs import folder_of_all, gathered, traffic_of, try_folder
+    from apgcn.distributed.train import train_together
+    from apgcn.models.presets import kinds_for
+    from apgcn.models.registry import settings_of
+    from apgcn.training.config import paper_settings
+    from apgcn.training.outputs import save, summarize
     from apgcn.training.runs import benchmark_runs
-    from apgcn.training.saving import save
-    from apgcn.training.summary import summarize
 
     chosen, training = paper_settings(dataset, model=model, kind=kind, **changes)
     kept = checkpoint_of(out)
@@ -158,7 +157,7 @@ def train_catalogued_together(
 @contextmanager
 def _together(device: str, kept: Path, *, task: list[Any]) -> Iterator[World]:
     """The ranks, who must have been told the same; what all of them have found wrong is said by the first."""
-    from apgcn.distributed.world import world
+    from apgcn.distributed.communication import world
 
     with world(device) as ranks:
         try:
@@ -188,7 +187,7 @@ def _bar(world: World, runs: int, *, label: str) -> Iterator[Any]:
     if world.rank:
         yield None
         return
-    with show.progress_bar(runs, label=label) as report:
+    with render.progress_bar(runs, label=label) as report:
         yield report
 
 
@@ -200,8 +199,8 @@ def _how(world: World, partition: str, kept: Path) -> dict[str, Any]:
 
 def _source(files: Files, reading: Reading, *, quiet: bool) -> Source:
     """The graph: an archive is read in parts, tables as a whole."""
-    from apgcn.distributed.reading import Archive
-    from apgcn.distributed.sources import InMemory
+    from apgcn.distributed.graph_source import InMemory
+    from apgcn.distributed.streaming_npz import Archive
 
     if files.arrays and files.graph is not None:
         if reading != Reading(directed=reading.directed):
@@ -221,7 +220,7 @@ def _tell(summary: dict[str, Any], *, accuracy: float, of: str, title: str, as_j
         return
     print(
         f"{title}, {counted(summary['ranks'], 'rank')}: accuracy on {of} nodes {100 * accuracy:.2f} %, "
-        f"K {summary['steps_mean']:.2f} on average, {show.duration(summary['seconds'])}: {summary['out']}"
+        f"K {summary['steps_mean']:.2f} on average, {render.duration(summary['seconds'])}: {summary['out']}"
     )
     for rank, one in enumerate(summary["traffic"] if summary["ranks"] > 1 else ()):
         print(

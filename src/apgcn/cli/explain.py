@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apgcn.cli.given import AS_JSON
+from apgcn.cli.input_files import AS_JSON
 from apgcn.cli.predict import MODEL
-from apgcn.cli.watching import say
+from apgcn.cli.progress import say
 from apgcn.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from apgcn.own.curve import Point
+    from apgcn.inference.halting_benchmark import Point
 
 
 def explain(
@@ -28,11 +28,11 @@ def explain(
     as_json: AS_JSON = False,
 ) -> None:
     """Write one page, to be opened in a browser, offline: the graph, its nodes' steps, what each heard from whom."""
-    from apgcn.explain.content import check, content
-    from apgcn.explain.page import write_page
-    from apgcn.io.whole import file_to_write
-    from apgcn.own.curve import curve
-    from apgcn.own.saved import load_model
+    from apgcn._utils.atomic import file_to_write
+    from apgcn.inference.bundle import load_model
+    from apgcn.inference.halting_benchmark import curve
+    from apgcn.report.explain.html import write_page
+    from apgcn.report.explain.payload import check, content
 
     place = file_to_write(html, option="--html", example="steps.html", spare=[model])
     saved = load_model(model)

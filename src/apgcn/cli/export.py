@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from apgcn.cli.given import AS_JSON
+from apgcn.cli.input_files import AS_JSON
 from apgcn.cli.predict import MODEL
 
 
@@ -18,9 +18,9 @@ def export(
     as_json: AS_JSON = False,
 ) -> None:
     """Write the model as ONNX: x, edge_index and edge_weight in, probabilities and steps out, for any graph."""
-    from apgcn.io.whole import file_to_write
-    from apgcn.own.onnx_files import write_onnx
-    from apgcn.own.saved import load_model
+    from apgcn._utils.atomic import file_to_write
+    from apgcn.inference.bundle import load_model
+    from apgcn.inference.onnx import write_onnx
 
     place = file_to_write(onnx, option="--onnx", example="model.onnx", spare=[model])
     saved = load_model(model)

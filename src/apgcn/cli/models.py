@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from apgcn.cli import show
+from apgcn.cli import render
 
 
 def models(
@@ -16,8 +16,8 @@ def models(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """List the models: paper, number of weights, settings, and where each setting comes from."""
-    from apgcn.datasets.catalogue import describe
-    from apgcn.models.catalogue import MODELS, settings_of
+    from apgcn.data.registry import describe
+    from apgcn.models.registry import MODELS, settings_of
 
     graph = describe(dataset)
     chosen = MODELS if model is None else {model: settings_of(model)}
@@ -25,14 +25,14 @@ def models(
     if as_json:
         print(json.dumps({"dataset": dataset, "models": [{"name": name, **one} for name, one in listed.items()]}))
     else:
-        show.models(listed, dataset)
+        render.models(listed, dataset)
 
 
 def _described(model: Any, dataset: Any) -> dict[str, Any]:
     """A model as plain values."""
-    from apgcn.models.catalogue import count_weights
-    from apgcn.models.given import kinds_for, settings_given
-    from apgcn.training.paper import paper_settings
+    from apgcn.models.presets import kinds_for, settings_given
+    from apgcn.models.registry import count_weights
+    from apgcn.training.config import paper_settings
 
     kinds = kinds_for(model, dataset.name)
     usual, _ = paper_settings(dataset.name, model=model.name)

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apgcn.cli.given import AS_JSON, GRAPH, Files, say_all
+from apgcn._utils.formatting import counted
+from apgcn.cli.input_files import AS_JSON, GRAPH, Files, say_all
 from apgcn.errors import InvalidInput, UnknownName
-from apgcn.texts import counted
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from apgcn.graph import Graph
-    from apgcn.own.saved import SavedModel
+    from apgcn.data.graph import Graph
+    from apgcn.inference.bundle import SavedModel
 
 PREDICTIONS = (".csv", ".txt")
 MODEL = Annotated[Path, typer.Argument(help="The folder that `apgcn train --out` wrote of one's own graph.")]
@@ -49,13 +49,13 @@ def predict(
 
     With --nodes a,b,c and no --edges it answers for these nodes alone, and computes only what they can hear.
     """
-    from apgcn.devices import resolve
-    from apgcn.io.own import PARQUET
-    from apgcn.io.whole import file_to_write
-    from apgcn.own.asker import can_be_asked
-    from apgcn.own.comparing import compare
-    from apgcn.own.predictions import write_predictions
-    from apgcn.own.saved import load_model
+    from apgcn._utils.atomic import file_to_write
+    from apgcn.inference.bundle import load_model
+    from apgcn.inference.halting_benchmark import compare
+    from apgcn.inference.lazy_predictor import can_be_asked
+    from apgcn.inference.predictions import write_predictions
+    from apgcn.io.registry import PARQUET
+    from apgcn.ops.devices import resolve
 
     wanted = _names(nodes) if edges is None else None
     files = Files(edges, Path(nodes) if nodes and edges is not None else None, graph)
@@ -115,9 +115,8 @@ def _names(typed: str | None) -> list[str] | None:
 
 def asked_graph(saved: SavedModel, files: Files, *, add: bool) -> Graph:
     """The model's own graph, another one, or its own with more nodes."""
-    from apgcn.io.assembling import Reading
-    from apgcn.io.extending import extend
-    from apgcn.io.own import read_table
+    from apgcn.io.build_graph import Reading, extend
+    from apgcn.io.registry import read_table
 
     if add and files.edges is None:
         raise InvalidInput(

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from apgcn.cli import show
-from apgcn.cli.filling import names
+from apgcn.cli import render
+from apgcn.cli.executor_options import names
 from apgcn.errors import InvalidInput, UnknownName
 
 
@@ -24,12 +24,12 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Show every table and figure that a store has records for, beside the paper's numbers."""
-    from apgcn.experiments.store import Store
-    from apgcn.report.contents import contents
+    from apgcn.benchmark.store import Store
+    from apgcn.report.csv import spreadsheet
+    from apgcn.report.html import write_page
     from apgcn.report.latex import latex as as_latex
     from apgcn.report.markdown import markdown as as_markdown
-    from apgcn.report.page import write_page
-    from apgcn.report.spreadsheet import spreadsheet
+    from apgcn.report.sections import contents
 
     if sum((markdown, latex, csv, as_json)) > 1:
         raise InvalidInput("only one of --markdown, --latex, --csv and --json can be printed at a time.")
@@ -59,7 +59,7 @@ def report(
         print(f"written: {html}")
     else:
         for exhibit in filled:
-            show.exhibit(exhibit)
+            render.exhibit(exhibit)
         for exhibit in exhibits:
             if exhibit not in filled:
                 print(

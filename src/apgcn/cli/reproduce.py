@@ -10,9 +10,18 @@ from typing import Annotated
 
 import typer
 
-from apgcn.cli import show
-from apgcn.cli.filling import ADDRESS, EXECUTOR, WORKERS, check_options, executor_for, fill_and_show, names, typed
-from apgcn.cli.watching import say
+from apgcn.cli import render
+from apgcn.cli.executor_options import (
+    ADDRESS,
+    EXECUTOR,
+    WORKERS,
+    check_options,
+    executor_for,
+    fill_and_show,
+    names,
+    typed,
+)
+from apgcn.cli.progress import say
 from apgcn.errors import MissingDevice
 
 
@@ -37,8 +46,8 @@ def reproduce(
     What a run found is kept in the store at once. Interrupt the command as you like and start it again: it goes on with
     what is missing. Experiments that need the same runs share them, and several processes may fill one store.
     """
-    from apgcn.experiments.catalogue import chosen
-    from apgcn.experiments.store import Store
+    from apgcn.benchmark.registry import chosen
+    from apgcn.benchmark.store import Store
 
     check_options(runs=runs, device=device, workers=workers, executor=executor, address=address)
     asked = chosen(what, models=names(models), datasets=names(datasets), runs=runs, kind=settings)
@@ -62,5 +71,5 @@ def reproduce(
         print(json.dumps({"experiments": {one.name: [dict(row) for row in one.table.rows] for one in exhibits}}))
         return
     for exhibit in exhibits:
-        show.exhibit(exhibit)
-    show.next_commands({f"report {quote(str(store))} --html report.html": "everything in the store, as a page"})
+        render.exhibit(exhibit)
+    render.next_commands({f"report {quote(str(store))} --html report.html": "everything in the store, as a page"})

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from apgcn.cli import show
+from apgcn.cli import render
 
 
 def status(
@@ -16,12 +16,12 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Say what is done in a store, what is left, and how long that will take."""
-    from apgcn.experiments.standing import standing
-    from apgcn.experiments.store import Store
+    from apgcn.benchmark.progress import standing
+    from apgcn.benchmark.store import Store
 
     now = standing(Store.existing(store))
     if not as_json:
-        show.standing(now)
+        render.standing(now)
         return
     parts = [
         {

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from apgcn.cli.catalogued import train_catalogued
 from apgcn.cli.distributed import train_catalogued_together, train_own_together
-from apgcn.cli.given import AS_JSON, EDGES, GRAPH, NODES, Files
-from apgcn.cli.own import train_own
-from apgcn.cli.settings import parse_settings
+from apgcn.cli.fit import train_own
+from apgcn.cli.input_files import AS_JSON, EDGES, GRAPH, NODES, Files
+from apgcn.cli.overrides import parse_settings
+from apgcn.cli.train_benchmark import train_catalogued
 from apgcn.errors import InvalidInput
-from apgcn.io.assembling import Reading
+from apgcn.io.build_graph import Reading
 
 
 def train(
@@ -76,8 +76,8 @@ def train(
     as_json: AS_JSON = False,
 ) -> None:
     """Train AP-GCN or another model on a benchmark graph or on one's own, and say how far its nodes listened."""
-    from apgcn.checks import check_whole
-    from apgcn.models.catalogue import settings_of
+    from apgcn._utils.validation import check_whole
+    from apgcn.models.registry import settings_of
     from apgcn.training.runs import MOST_RUNS
 
     settings_of(model)

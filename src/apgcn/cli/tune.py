@@ -9,8 +9,17 @@ from typing import Annotated
 
 import typer
 
-from apgcn.cli import show
-from apgcn.cli.filling import ADDRESS, EXECUTOR, WORKERS, check_options, executor_for, fill_and_show, names, typed
+from apgcn.cli import render
+from apgcn.cli.executor_options import (
+    ADDRESS,
+    EXECUTOR,
+    WORKERS,
+    check_options,
+    executor_for,
+    fill_and_show,
+    names,
+    typed,
+)
 from apgcn.errors import InvalidInput, UnknownName
 
 MOST_TRIALS = 10_000
@@ -40,13 +49,13 @@ def tune(
 
     Splits of these seeds have no test nodes: what is found here can be judged on the test seeds, once.
     """
-    from apgcn.checks import check_whole
-    from apgcn.datasets import describe
-    from apgcn.experiments.store import Store
-    from apgcn.experiments.trials import content as trials_so_far
-    from apgcn.experiments.tuning import tune as find
-    from apgcn.models.catalogue import settings_of
-    from apgcn.training.searching import imported_optuna, searched
+    from apgcn._utils.validation import check_whole
+    from apgcn.benchmark.store import Store
+    from apgcn.benchmark.tuning import tune as find
+    from apgcn.benchmark.tuning_table import content as trials_so_far
+    from apgcn.data import describe
+    from apgcn.models.registry import settings_of
+    from apgcn.training.search_space import imported_optuna, searched
 
     describe(dataset)
     settings_of(model)
@@ -92,9 +101,9 @@ def tune(
         ]
         print(json.dumps({"dataset": dataset, "model": model, "trials": shown}))
         return
-    show.exhibit(trials_so_far(place, dataset=dataset, model=model))
+    render.exhibit(trials_so_far(place, dataset=dataset, model=model))
     best = "".join(f" --set {name}={value}" for name, value in found[0].condition.changes.items())
-    show.next_commands(
+    render.next_commands(
         {
             f"train {dataset} --model {model}{best} --runs 20": "the best settings, judged on the test seeds: once",
             f"report {quote(str(store))} --html report.html": "all trials, as a page",

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from apgcn.distributed.world import World
+from apgcn._utils.atomic import write_whole
+from apgcn.distributed.communication import World
 from apgcn.errors import BrokenFile, InvalidInput
-from apgcn.io.whole import write_whole
-from apgcn.training.loop import Pack
+from apgcn.training.trainer import Pack
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 MAY_DIFFER = ("partition", "number of ranks", "presence of numba")  # dropout is then another one, but no worse

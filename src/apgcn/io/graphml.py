@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
+from apgcn._utils.atomic import write_whole
+from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput, MissingFile
-from apgcn.graph import Graph
-from apgcn.io.assembling import ReadGraph, Reading
-from apgcn.io.networkx_graphs import from_networkx, networkx_package, to_networkx
-from apgcn.io.whole import write_whole
+from apgcn.io.build_graph import ReadGraph, Reading
+from apgcn.io.networkx import from_networkx, networkx_package, to_networkx
 
 
 def read_graphml(path: Path, reading: Reading = Reading(), **trained: Any) -> ReadGraph:

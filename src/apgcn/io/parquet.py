@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from apgcn._utils.atomic import write_whole
 from apgcn.errors import InvalidInput, MissingFile, MissingPackage
 from apgcn.io.tables import Table
-from apgcn.io.whole import write_whole
 
 
 def read_parquet(path: Path) -> Table:

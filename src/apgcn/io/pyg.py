@@ -9,10 +9,9 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput, MissingPackage
-from apgcn.graph import Graph
-from apgcn.io.assembling import ReadGraph
-from apgcn.io.settling import settled
+from apgcn.io.build_graph import ReadGraph, settled
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

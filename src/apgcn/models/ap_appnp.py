@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from apgcn.checks import check_share
-from apgcn.datasets.catalogue import AMAZON_GRAPHS
+from apgcn._utils.validation import check_share
+from apgcn.data.registry import AMAZON_GRAPHS
 from apgcn.models.apgcn import OURS, APGCNSettings
-from apgcn.models.given import Given
-from apgcn.noise import Noise
-from apgcn.operators import Operator, PageRank
+from apgcn.models.presets import Given
+from apgcn.nn.operators import Operator, PageRank
+from apgcn.ops.rng import Noise
 
 
 @dataclass(frozen=True)

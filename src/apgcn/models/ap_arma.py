@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from apgcn.graph import Graph
+from apgcn.data.graph import Graph
 from apgcn.models.ap_appnp import APAPPNPSettings
-from apgcn.noise import Noise
-from apgcn.operators import ARMA
+from apgcn.nn.operators import ARMA
+from apgcn.ops.rng import Noise
 
 
 @dataclass(frozen=True)

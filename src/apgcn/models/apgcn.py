@@ -9,17 +9,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from apgcn.checks import check_number, check_share, check_truth, check_whole
-from apgcn.datasets.catalogue import AMAZON_GRAPHS
-from apgcn.graph import Graph
-from apgcn.layers import TwoLayers
-from apgcn.models.given import AP_GCN, PPNP, TEXT, Given, Kind
-from apgcn.models.memory import heard, stored_features
-from apgcn.models.network import ModelSettings, Network
-from apgcn.noise import Noise
-from apgcn.operators import NormalizedAdjacency, Operator
-from apgcn.propagation import AdaptivePropagation, Propagated
-from apgcn.tensors import GraphTensors
+from apgcn._utils.validation import check_number, check_share, check_truth, check_whole
+from apgcn.data.graph import Graph
+from apgcn.data.registry import AMAZON_GRAPHS
+from apgcn.models.base import ModelSettings, Network, heard, stored_features
+from apgcn.models.presets import AP_GCN, PPNP, TEXT, Given, Kind
+from apgcn.nn.layers import TwoLayers
+from apgcn.nn.operators import NormalizedAdjacency, Operator
+from apgcn.nn.propagation import AdaptivePropagation, Propagated
+from apgcn.ops.device_graph import GraphTensors
+from apgcn.ops.rng import Noise
 
 SCRIPT = "the authors' script, see docs/paper_vs_code.md"
 

@@ -8,17 +8,16 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from apgcn.checks import check_share, check_whole
-from apgcn.datasets.catalogue import AMAZON_GRAPHS
-from apgcn.graph import Graph
-from apgcn.layers import TwoLayers
-from apgcn.models.given import AP_GCN, PPNP, Given, protocol
-from apgcn.models.memory import heard, stored_features
-from apgcn.models.network import ModelSettings, Network
-from apgcn.noise import Noise
-from apgcn.operators import PageRank
-from apgcn.propagation import FixedPropagation, Propagated
-from apgcn.tensors import GraphTensors
+from apgcn._utils.validation import check_share, check_whole
+from apgcn.data.graph import Graph
+from apgcn.data.registry import AMAZON_GRAPHS
+from apgcn.models.base import ModelSettings, Network, heard, stored_features
+from apgcn.models.presets import AP_GCN, PPNP, Given, protocol
+from apgcn.nn.layers import TwoLayers
+from apgcn.nn.operators import PageRank
+from apgcn.nn.propagation import FixedPropagation, Propagated
+from apgcn.ops.device_graph import GraphTensors
+from apgcn.ops.rng import Noise
 
 
 @dataclass(frozen=True)

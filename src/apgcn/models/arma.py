@@ -8,17 +8,16 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from apgcn.checks import check_share, check_whole
-from apgcn.datasets.catalogue import AMAZON_GRAPHS
-from apgcn.graph import Graph
-from apgcn.layers import dropout, glorot, side_by_side, zeros
-from apgcn.models.given import AP_GCN, Given, protocol
-from apgcn.models.memory import heard, stored_features
-from apgcn.models.network import ModelSettings, Network
-from apgcn.noise import Noise
-from apgcn.propagation import Propagated
-from apgcn.sparse import SparseMatrix
-from apgcn.tensors import GraphTensors
+from apgcn._utils.validation import check_share, check_whole
+from apgcn.data.graph import Graph
+from apgcn.data.registry import AMAZON_GRAPHS
+from apgcn.models.base import ModelSettings, Network, heard, stored_features
+from apgcn.models.presets import AP_GCN, Given, protocol
+from apgcn.nn.layers import dropout, glorot, side_by_side, zeros
+from apgcn.nn.propagation import Propagated
+from apgcn.ops.device_graph import GraphTensors
+from apgcn.ops.rng import Noise
+from apgcn.ops.sparse import SparseMatrix
 
 SPEKTRAL = "the authors' example in their library spektral (citation graphs), where l2 adds l2 |W|^2, here half of it"
 VALIDATION = "not in the AP-GCN paper; ours, on validation seeds: results/tuning"

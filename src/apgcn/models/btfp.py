@@ -9,16 +9,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from apgcn.checks import check_number, check_share, check_whole
-from apgcn.datasets.catalogue import AMAZON_GRAPHS
+from apgcn._utils.validation import check_number, check_share, check_whole
+from apgcn.data.graph import Graph
+from apgcn.data.registry import AMAZON_GRAPHS
 from apgcn.errors import InvalidInput
-from apgcn.graph import Graph
-from apgcn.models.given import PPNP, Given
-from apgcn.models.memory import heard
-from apgcn.models.network import ModelSettings
-from apgcn.operators import PageRank
-from apgcn.propagation import FixedPropagation, Propagated
-from apgcn.tensors import GraphTensors
+from apgcn.models.base import ModelSettings, heard
+from apgcn.models.presets import PPNP, Given
+from apgcn.nn.operators import PageRank
+from apgcn.nn.propagation import FixedPropagation, Propagated
+from apgcn.ops.device_graph import GraphTensors
 
 VALIDATION = "not in the papers, as far as we know; ours, on validation seeds: scripts/ridge (cora as cora_ml)"
 TOLERANCE = 1e-6  # of what the equations of a round leave over, against their right side

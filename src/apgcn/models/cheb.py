@@ -8,17 +8,16 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from apgcn.checks import check_share, check_whole
-from apgcn.graph import Graph
-from apgcn.layers import dropout, glorot, side_by_side, zeros
-from apgcn.models.given import Given, as_on_amazon, protocol
-from apgcn.models.memory import heard, stored_features
-from apgcn.models.network import ModelSettings, Network
-from apgcn.noise import Noise
-from apgcn.operators import Chebyshev
-from apgcn.propagation import Propagated, listen
-from apgcn.sparse import SparseMatrix
-from apgcn.tensors import Adjacency, GraphTensors
+from apgcn._utils.validation import check_share, check_whole
+from apgcn.data.graph import Graph
+from apgcn.models.base import ModelSettings, Network, heard, stored_features
+from apgcn.models.presets import Given, as_on_amazon, protocol
+from apgcn.nn.layers import dropout, glorot, side_by_side, zeros
+from apgcn.nn.operators import Chebyshev
+from apgcn.nn.propagation import Propagated, listen
+from apgcn.ops.device_graph import Adjacency, GraphTensors
+from apgcn.ops.rng import Noise
+from apgcn.ops.sparse import SparseMatrix
 
 KIPF = "Kipf and Welling, ICLR 2017, who compared it with their GCN (order 3)"
 

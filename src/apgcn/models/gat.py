@@ -9,18 +9,16 @@ from typing import ClassVar
 from torch import Tensor, nn
 from torch.nn import functional
 
-from apgcn.checks import check_share, check_whole
-from apgcn.datasets.catalogue import AMAZON_GRAPHS
-from apgcn.graph import Graph
-from apgcn.layers import dropout, glorot, zeros
-from apgcn.models.given import AP_GCN, PPNP, Given, protocol
-from apgcn.models.memory import heard, stored_features
-from apgcn.models.network import ModelSettings, Network
-from apgcn.noise import Noise
-from apgcn.pattern import Pattern
-from apgcn.propagation import Propagated
-from apgcn.sparse import SparseMatrix, pair_sums, row_softmax
-from apgcn.tensors import GraphTensors
+from apgcn._utils.validation import check_share, check_whole
+from apgcn.data.graph import Graph
+from apgcn.data.registry import AMAZON_GRAPHS
+from apgcn.models.base import ModelSettings, Network, heard, stored_features
+from apgcn.models.presets import AP_GCN, PPNP, Given, protocol
+from apgcn.nn.layers import dropout, glorot, zeros
+from apgcn.nn.propagation import Propagated
+from apgcn.ops.device_graph import GraphTensors
+from apgcn.ops.rng import Noise
+from apgcn.ops.sparse import Pattern, SparseMatrix, pair_sums, row_softmax
 
 SLOPE = 0.2  # of the leaky ReLU below zero
 

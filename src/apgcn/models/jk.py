@@ -9,16 +9,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from apgcn.checks import check_share, check_whole
-from apgcn.graph import Graph
-from apgcn.layers import Linear, dropout, glorot, zeros
-from apgcn.models.given import PPNP, Given, as_on_amazon, protocol
-from apgcn.models.memory import heard, stored_features
-from apgcn.models.network import ModelSettings, Network
-from apgcn.noise import Noise
-from apgcn.operators import dropped_matrices
-from apgcn.propagation import Propagated
-from apgcn.tensors import GraphTensors
+from apgcn._utils.validation import check_share, check_whole
+from apgcn.data.graph import Graph
+from apgcn.models.base import ModelSettings, Network, heard, stored_features
+from apgcn.models.presets import PPNP, Given, as_on_amazon, protocol
+from apgcn.nn.layers import Linear, dropout, glorot, zeros
+from apgcn.nn.operators import dropped_matrices
+from apgcn.nn.propagation import Propagated
+from apgcn.ops.device_graph import GraphTensors
+from apgcn.ops.rng import Noise
 
 SIZE = {"layers": 3, "hidden": 64, "dropout": 0.5, "edge_dropout": 0.0}
 

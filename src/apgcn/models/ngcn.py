@@ -9,16 +9,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from apgcn.checks import check_share, check_whole
-from apgcn.graph import Graph
-from apgcn.layers import dropout, glorot, side_by_side, zeros
-from apgcn.models.given import PPNP, Given, as_on_amazon, protocol
-from apgcn.models.memory import heard, stored_features
-from apgcn.models.network import ModelSettings, Network
-from apgcn.noise import Noise
-from apgcn.propagation import Propagated
-from apgcn.sparse import SparseMatrix
-from apgcn.tensors import GraphTensors
+from apgcn._utils.validation import check_share, check_whole
+from apgcn.data.graph import Graph
+from apgcn.models.base import ModelSettings, Network, heard, stored_features
+from apgcn.models.presets import PPNP, Given, as_on_amazon, protocol
+from apgcn.nn.layers import dropout, glorot, side_by_side, zeros
+from apgcn.nn.propagation import Propagated
+from apgcn.ops.device_graph import GraphTensors
+from apgcn.ops.rng import Noise
+from apgcn.ops.sparse import SparseMatrix
 
 SIZE = {"hidden": 16, "heads": 4, "least_power": 0, "most_power": 4, "dropout": 0.5}
 

@@ -10,18 +10,17 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from apgcn.checks import check_share, check_whole
-from apgcn.devices import memory_of
+from apgcn._utils.validation import check_share, check_whole
+from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput
-from apgcn.graph import Graph
-from apgcn.layers import TwoLayers, dropout
-from apgcn.models.given import PPNP as PPNP_PAPER
-from apgcn.models.given import Given, as_on_amazon, protocol
-from apgcn.models.memory import stored_features
-from apgcn.models.network import ModelSettings, Network
-from apgcn.noise import Noise
-from apgcn.propagation import Propagated
-from apgcn.tensors import Adjacency, GraphTensors
+from apgcn.models.base import ModelSettings, Network, stored_features
+from apgcn.models.presets import PPNP as PPNP_PAPER
+from apgcn.models.presets import Given, as_on_amazon, protocol
+from apgcn.nn.layers import TwoLayers, dropout
+from apgcn.nn.propagation import Propagated
+from apgcn.ops.device_graph import Adjacency, GraphTensors
+from apgcn.ops.devices import memory_of
+from apgcn.ops.rng import Noise
 
 COPIES = 3  # of the matrix, while it is inverted
 COPIES_PER_RUN = 5  # of the training nodes' rows, while dropout is drawn for them

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from apgcn.models.gcn import GCNSettings
-from apgcn.models.given import PPNP, Given, protocol
+from apgcn.models.presets import PPNP, Given, protocol
 
 
 @dataclass(frozen=True)

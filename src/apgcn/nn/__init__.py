@@ -4,8 +4,8 @@ They know nothing of runs, packs or tapes of noise: a module with parameters of 
 `edge_index`. PyTorch Geometric need not be installed.
 """
 
-from apgcn.nn.adaptive_propagation import AdaptivePropagation
 from apgcn.nn.apgcn import APGCN
-from apgcn.nn.normalized import NormalizedPropagation
+from apgcn.nn.apgcn_conv import AdaptivePropagation
+from apgcn.nn.gcn_propagation import NormalizedPropagation
 
 __all__ = ["APGCN", "AdaptivePropagation", "NormalizedPropagation"]

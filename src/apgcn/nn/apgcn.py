@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
-from apgcn.checks import check_share, check_whole
-from apgcn.nn.adaptive_propagation import AdaptivePropagation
+from apgcn._utils.validation import check_share, check_whole
+from apgcn.nn.apgcn_conv import AdaptivePropagation
 
 
 class APGCN(nn.Module):

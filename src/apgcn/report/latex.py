@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from apgcn.experiments.exhibit import Exhibit
+from apgcn.benchmark.artifacts import Exhibit
 
 SPECIAL = {
     "\\": r"\textbackslash{}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from apgcn.experiments.exhibit import Exhibit, Table
+from apgcn.benchmark.artifacts import Exhibit, Table
 
 
 def markdown(exhibits: Iterable[Exhibit]) -> str:
@@ -18,7 +18,7 @@ def markdown(exhibits: Iterable[Exhibit]) -> str:
 def markdown_table(table: Table) -> str:
     """The columns that readers see.
 
-    >>> from apgcn.experiments.exhibit import Column
+    >>> from apgcn.benchmark.artifacts import Column
     >>> columns = (Column("model", lambda row: row["model"], words=True), Column("runs", lambda row: str(row["runs"])))
     >>> print(markdown_table(Table(columns, ({"model": "a|b", "runs": 3},))))
     | model | runs |

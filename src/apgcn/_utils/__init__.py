@@ -1,0 +1,1 @@
+"""Helpers without graph semantics: formatting, validation, processes, statistics."""

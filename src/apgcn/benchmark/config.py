@@ -1,0 +1,186 @@
+"""Which run is it, its settings included? A plan is a list of these keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal
+
+from apgcn._utils.validation import check_whole, plain
+from apgcn.data.registry import CATALOGUE
+from apgcn.data.splits import TEST_SEEDS, VALIDATION_SEEDS
+from apgcn.models.presets import kinds_for
+from apgcn.models.registry import MODELS
+from apgcn.training.config import TrainingSettings, divide_settings, paper_settings
+from apgcn.training.runs import MOST_RUNS
+
+PER_CLASS = 20  # training nodes a class, unless an experiment varies it
+
+Purpose = Literal["test", "validation"]
+Scalar = int | float | str  # a truth is a number
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What is trained on what: all that the runs of one mean have in common.
+
+    Parameters
+    ----------
+    dataset, model : str
+    settings : pairs of name and value, sorted
+        All settings, of the model and of its training.
+    per_class : int
+        Training nodes a class.
+    purpose : "test" or "validation"
+        Which seeds draw the splits. In those for validation there are no test nodes.
+    """
+
+    dataset: str
+    model: str
+    settings: tuple[tuple[str, Scalar], ...]
+    per_class: int = PER_CLASS
+    purpose: Purpose = "test"
+
+    @classmethod
+    def of(
+        cls,
+        dataset: str,
+        model: str,
+        settings: Mapping[str, Scalar],
+        *,
+        per_class: int = PER_CLASS,
+        purpose: Purpose = "test",
+    ) -> Condition:
+        """Settings by name; what is not named has its default, where the model is known."""
+        if model in MODELS:
+            settings = as_dict(*divide_settings(model, settings))
+        return cls(dataset, model, tuple(sorted(settings.items())), per_class, purpose)
+
+    @classmethod
+    def of_paper(
+        cls,
+        dataset: str,
+        model: str,
+        *,
+        kind: str | None = None,
+        per_class: int = PER_CLASS,
+        purpose: Purpose = "test",
+        **changes: Scalar,
+    ) -> Condition:
+        """The settings behind the paper's tables for a graph, or those of a kind, with changes by name."""
+        settings = as_dict(*paper_settings(dataset, model=model, kind=kind, **changes))
+        return cls.of(dataset, model, settings, per_class=per_class, purpose=purpose)
+
+    @property
+    def chosen(self) -> dict[str, Scalar]:
+        """The settings that are not a default of the model or its training."""
+        usual = defaults(self.model)
+        return {name: value for name, value in self.settings if usual.get(name, _NOTHING) != value}
+
+    @property
+    def kind(self) -> str:
+        """Which kind of settings these are: "paper", "published" or "tuned"; "" for settings that nobody gave."""
+        if self.model not in MODELS or self.dataset not in CATALOGUE:
+            return ""
+        for kind in kinds_for(MODELS[self.model], self.dataset):
+            if self.settings == Condition.of_paper(self.dataset, self.model, kind=kind).settings:
+                return kind
+        return ""
+
+    @property
+    def changes(self) -> dict[str, Scalar]:
+        """The settings that are not those behind the paper's tables; all of them where graph or model are unknown."""
+        if self.model not in MODELS or self.dataset not in CATALOGUE:
+            return dict(self.settings)
+        usual = dict(Condition.of_paper(self.dataset, self.model).settings)
+        return {name: value for name, value in self.settings if usual.get(name, _NOTHING) != value}
+
+    @property
+    def text(self) -> str:
+        """As it begins the key of a run.
+
+        Defaults are not spelled out: so a setting that a later version adds does not change the keys of old records.
+        """
+        chosen = ",".join(f"{name}={json.dumps(value)}" for name, value in self.chosen.items()) or "defaults"
+        return f"{self.dataset}/{self.model}/{chosen}/labels={self.per_class}"
+
+    def first_runs(self, count: int) -> list[RunKey]:
+        """The first runs of the protocol: every split with one initialisation, then with the next.
+
+        A model without initial weights has one run per split, and no more.
+        """
+        check_whole("runs", count, most=MOST_RUNS)
+        seeds = TEST_SEEDS if self.purpose == "test" else VALIDATION_SEEDS
+        if self.model in MODELS and not MODELS[self.model].has_weights:
+            count = min(count, len(seeds))
+        return [RunKey(self, seeds[number % len(seeds)], number // len(seeds)) for number in range(count)]
+
+
+@dataclass(frozen=True)
+class RunKey:
+    """One training.
+
+    >>> Condition.of_paper("citeseer", "apgcn").first_runs(1)[0].text
+    'citeseer/apgcn/penalty=0.001/labels=20/test=2144199730/initialisation=0'
+    """
+
+    condition: Condition
+    split: int
+    initialisation: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.condition.text}/{self.condition.purpose}={self.split}/initialisation={self.initialisation}"
+
+
+def defaults(model: str) -> dict[str, Any]:
+    """What the settings of a model and its training are when nobody chooses; nothing for an unknown model."""
+    if model not in MODELS:
+        return {}
+    return {field.name: field.default for kind in (MODELS[model], TrainingSettings) for field in fields(kind)}
+
+
+def as_dict(*settings: Any) -> dict[str, Scalar]:
+    """The settings of several dataclasses by name, as JSON has them."""
+    return {name: plain(value) for one in settings if is_dataclass(one) for name, value in vars(one).items()}
+
+
+def by_condition(keys: Iterable[RunKey]) -> dict[Condition, list[RunKey]]:
+    """The keys of each condition, in their order, each once."""
+    groups: dict[Condition, dict[RunKey, None]] = {}
+    for key in keys:
+        groups.setdefault(key.condition, {})[key] = None
+    return {condition: list(members) for condition, members in groups.items()}
+
+
+_NOTHING = object()
+
+
+PROTOCOL = 100  # runs: 20 splits x 5 initialisations
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which models on which graphs, and how many runs of each; without a number, whatever there is.
+
+    `kind` says which settings, see `models.given`; none of them, those behind the paper's tables.
+    """
+
+    models: tuple[str, ...]
+    datasets: tuple[str, ...]
+    runs: int | None = PROTOCOL
+    kind: str | None = None
+
+    def takes(self, dataset: str, model: str) -> bool:
+        """Whether we have the model, with settings of this kind for the graph."""
+        return model in MODELS and (self.kind is None or self.kind in kinds_for(MODELS[model], dataset))
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Graph by graph, the models that can be trained on it."""
+        for dataset in self.datasets:
+            yield from ((dataset, model) for model in self.models if self.takes(dataset, model))
+
+    def condition(self, dataset: str, model: str, **changes: Any) -> Condition:
+        """A model on a graph, with settings of this kind."""
+        return Condition.of_paper(dataset, model, kind=self.kind, **changes)

@@ -1,0 +1,1 @@
+"""Tensor operations over the run axis: sparse products, random streams, kernels."""

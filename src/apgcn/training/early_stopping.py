@@ -1,0 +1,61 @@
+"""When does a run stop, and which of its weights were best?"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from apgcn.training.config import StopOn
+
+
+class EarlyStopping:
+    """Early stopping of every run of a pack by itself.
+
+    The best epoch has the highest stopping accuracy; ties are broken by the lower watched loss. Patience is reset when
+    either the accuracy or the loss is better than ever before; a run is finished when it has been without such an
+    improvement for `patience` epochs. With `stop_on="tie"` being as good as the best resets patience, too. With
+    `stop_on="loss"` accuracy has no say: the best epoch has the lowest loss, and only that resets patience.
+
+    Attributes
+    ----------
+    last_improvement : Tensor of shape (runs,)
+        The epoch of it, counted from 1.
+    """
+
+    def __init__(self, runs: int, *, patience: int, stop_on: StopOn = "either", device: torch.device | str = "cpu"):
+        self.patience = patience
+        self.stop_on = stop_on
+        self.last_improvement = torch.zeros(runs, dtype=torch.int64, device=device)
+        self.best_accuracy = torch.full((runs,), -1.0, dtype=torch.float64, device=device)
+        self.loss_at_best = torch.full((runs,), torch.inf, device=device)
+        self.lowest_loss = self.loss_at_best.clone()
+
+    def update(self, epoch: int | Tensor, accuracy: Tensor, loss: Tensor) -> Tensor:
+        """Take in an epoch's evaluation; says which runs are now at their best.
+
+        A run that was finished before is never at its best again. Everything is changed in place.
+        """
+        going = epoch - 1 - self.last_improvement < self.patience
+        if self.stop_on == "loss":
+            accuracy = torch.zeros_like(accuracy)  # all equal: ties, which the loss breaks
+        accuracy = accuracy.masked_fill(~loss.isfinite(), -1.0)  # a run that has diverged is never at its best
+        higher, equal = accuracy > self.best_accuracy, (accuracy == self.best_accuracy) & loss.isfinite()
+        best = higher | (equal & (loss < self.loss_at_best))
+        improved = higher | (loss < self.lowest_loss)
+        if self.stop_on == "tie":
+            improved |= equal | (loss == self.lowest_loss)
+        best, improved = best & going, improved & going
+        self.last_improvement.copy_(torch.where(improved, epoch, self.last_improvement))
+        self.best_accuracy.copy_(torch.where(best, accuracy, self.best_accuracy))
+        self.loss_at_best.copy_(torch.where(best, loss, self.loss_at_best))
+        self.lowest_loss.copy_(torch.minimum(self.lowest_loss, loss.nan_to_num(torch.inf)))
+        return best
+
+    def finished(self, epoch: int) -> Tensor:
+        """Which runs have lost their patience."""
+        return epoch - self.last_improvement >= self.patience
+
+    def select(self, runs: Tensor) -> None:
+        """Go on with some of the runs, given by their positions in the pack."""
+        for name in ("last_improvement", "best_accuracy", "loss_at_best", "lowest_loss"):
+            setattr(self, name, getattr(self, name)[runs])

@@ -1,0 +1,311 @@
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from helpers.processes import shell_status
+from safetensors.torch import load_file
+
+from apgcn import APGCNSettings, GraphTensors, Noise
+from apgcn._utils.atomic import _umask, new_folder
+from apgcn.cli import run
+from apgcn.cli.render import duration, histogram
+from apgcn.errors import InvalidInput
+
+QUICK = ("train", "cora", "--max-steps", "2")
+
+
+@pytest.fixture(autouse=True)
+def few_epochs(monkeypatch):
+    """Three epochs instead of a thousand: the command is tested here, not the training."""
+    from apgcn.training import batching
+
+    whole = batching.train
+    monkeypatch.setattr(
+        batching,
+        "train",
+        lambda graph, runs, model, training, **rest: whole(graph, runs, model, replace(training, max_epochs=3), **rest),
+    )
+
+
+def test_json_is_one_object_and_nothing_else(capsys):
+    assert run([*QUICK, "--runs", "2", "--penalty", "0.07", "--seed", "5", "--json"]) == 0
+    printed = capsys.readouterr()
+    summary = json.loads(printed.out)
+    assert printed.out.count("\n") == 1
+    assert (summary["dataset"], summary["model"], summary["runs"]) == ("cora", "apgcn", 2)
+    assert summary["settings"]["penalty"] == 0.07
+    assert [line["initialisation"] for line in summary["each_run"]] == [5, 5]
+    assert len(summary["steps_histogram"]) == summary["settings"]["max_steps"] == 2
+    assert sum(summary["steps_histogram"]) == 2 * 2485
+    mean = np.mean([line["test_accuracy"] for line in summary["each_run"]])
+    assert summary["accuracy_mean"] == pytest.approx(mean)
+    spread = np.ptp([line["test_accuracy"] for line in summary["each_run"]])
+    assert summary["accuracy_interval"] == pytest.approx(spread / 2)  # of two values the bootstrap reaches both
+    assert summary["epochs_mean"] == 3
+    assert summary["seconds"] > 0
+
+
+def test_a_person_sees_accuracy_steps_time_and_what_to_type_next(capsys):
+    assert run(["train", "cora", "--set", "l2=0.1"]) == 0
+    shown = capsys.readouterr().out
+    for part in (
+        "accuracy on test nodes",
+        "steps K",
+        "K = 10 |",
+        "time",
+        "settings penalty=0.005, max_steps=10, l2=0.1",
+    ):
+        assert part in shown
+    for part in ("what to type next", "train cora --set l2=0.1 --penalty 0.05", "train cora --set l2=0.1 --runs 20"):
+        assert part in shown
+    assert "±" not in shown  # one run has no interval
+
+
+def test_out_holds_everything(tmp_path, capsys, cora):
+    folder = tmp_path / "deep" / "result"
+    assert run([*QUICK, "--runs", "2", "--out", str(folder), "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert json.loads((folder / "summary.json").read_text()) == summary
+    assert sorted(os.listdir(folder)) == ["history.csv", "nodes.npz", "summary.json", "weights.safetensors"]
+    assert os.listdir(folder.parent) == ["result"]
+    with np.load(folder / "nodes.npz", allow_pickle=False) as nodes:
+        assert nodes["logits"].shape == (2, 2485, 7)
+        assert nodes["steps"].shape == nodes["remainder"].shape == (2, 2485)
+        assert nodes["steps"].mean() == pytest.approx(summary["steps_mean"])
+        tested = nodes["sets"] == nodes["set_names"].tolist().index("test")
+        right = (nodes["logits"].argmax(-1) == nodes["labels"])[tested].mean()  # equally many in both runs
+        assert right == pytest.approx(summary["accuracy_mean"])
+        tensors = GraphTensors.of(cora)
+        network = APGCNSettings(max_steps=2).build(tensors, Noise([0, 0]))
+        network.load_state_dict(load_file(folder / "weights.safetensors"))
+        with torch.no_grad():
+            np.testing.assert_allclose(network(tensors).output.numpy(), nodes["logits"], rtol=1e-4, atol=1e-5)
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o666 & ~_umask()}
+    lines = list(csv.DictReader((folder / "history.csv").read_text().splitlines()))
+    assert [(line["run"], line["epoch"]) for line in lines] == [(str(r), str(e)) for r in (0, 1) for e in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["train", "cora_mk"], "unknown dataset 'cora_mk'; did you mean 'cora_ml'?"),
+        (["train", "--runs", "0"], "runs must be >= 1, got 0."),
+        (["train", "--penalty", "-1"], "penalty must be >= 0, got -1.0."),
+        (["train", "--max-steps", "0"], "max_steps must be >= 1, got 0."),
+        (["train", "--device", "gpu"], "device must be cpu, cuda or cuda:N, got 'gpu'."),
+        (["train", "--device", "cuda:99"], "device cuda:99 needs a CUDA GPU"),
+        (["train", "--runs", "many"], "--runs"),
+        (["train", "citeseer", "--runs", "0"], "runs must be >= 1, got 0."),
+        (["train", "--runs", "1" + 30 * "0"], "runs must be <= 100000, got a number of 31 digits."),
+        (["train", "--device", "cuda:٣"], "device must be cpu, cuda or cuda:N"),
+        (["train", "--seed", "-1"], "seed must be >= 0, got -1."),
+        (["train", "--penalty", "1", "--set", "penalty=2"], "penalty must be set once, got it twice."),
+        (["train", "--set", "penlty=1"], "unknown setting of apgcn 'penlty'; did you mean 'penalty'?"),
+        (["train", "--model", "gcn", "--penalty", "0.1"], "unknown setting of gcn 'penalty'; known: hidden, dropout"),
+        (["train", "--model", "gcm"], "unknown model 'gcm'; did you mean 'gcn'?"),
+        (["train", "--model", "gcn", "--settings", "mine"], "unknown kind of settings 'mine'; known: paper, published"),
+        (["train", "--model", "gcn", "--settings", "tuned"], "gcn has no tuned settings for cora; there are published"),
+        (["train", "--set", "stop_on=accuracy"], "stop_on must be one of either, tie, loss, got 'accuracy'."),
+        (["models", "gcm"], "unknown model 'gcm'; did you mean 'gcn'?"),
+        (["models", "--dataset", "cara"], "unknown dataset 'cara'; did you mean 'cora'?"),
+        (["train", "--set", "hidden"], "--set must be NAME=VALUE, got 'hidden'."),
+        (["train", "--set", "hidden=2.5"], "hidden must be a whole number, got '2.5'."),
+        (["train", "--set", "watch=test"], "watch must be one of stopping, training, regularised, got 'test'."),
+        (["train", "--colour", "red"], "--colour"),
+        (["frain"], "frain"),
+    ],
+)
+def test_a_mistake_costs_one_sentence_and_exit_status_2(capsys, arguments, sentence):
+    assert run(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert sentence in printed.err
+    assert printed.err.startswith("apgcn: ")
+    assert printed.err.count("\n") == 1
+
+
+def test_mistakes_about_files_name_them(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("APGCN_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for variable in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:9")  # no network
+    assert run(["train", "citeseer"]) == 2
+    complaint = capsys.readouterr().err
+    for part in ("citeseer.npz", str(tmp_path / "data"), "https://"):
+        assert part in complaint
+    assert complaint.count("\n") == 1
+
+    (tmp_path / "data").mkdir(exist_ok=True)
+    (tmp_path / "data" / "citeseer.npz").write_bytes(b"something else")
+    assert run(["train", "citeseer"]) == 2
+    assert "must have SHA-256" in capsys.readouterr().err
+    assert (tmp_path / "data" / "citeseer.npz").read_bytes() == b"something else"
+
+
+def test_an_empty_folder_is_filled_and_stays_the_same_folder(tmp_path, monkeypatch):
+    inode = tmp_path.stat().st_ino
+    monkeypatch.chdir(tmp_path)
+    assert run([*QUICK, "--out", ".", "--json"]) == 0
+    assert tmp_path.stat().st_ino == inode
+    assert sorted(os.listdir(tmp_path)) == ["history.csv", "nodes.npz", "summary.json", "weights.safetensors"]
+
+
+def test_a_folder_that_a_killed_process_had_begun_to_fill_counts_as_empty(tmp_path):
+    (tmp_path / ".partial-abc").mkdir()
+    with new_folder(tmp_path) as folder:
+        (folder / "a").write_text("1")
+    assert sorted(os.listdir(tmp_path)) == [".partial-abc", "a"]
+
+
+def test_of_two_processes_that_fill_a_folder_the_second_gives_way(tmp_path):
+    slow = new_folder(tmp_path)
+    (slow.__enter__() / "a").write_text("slow")
+    with new_folder(tmp_path) as quick:
+        (quick / "a").write_text("quick")
+    with pytest.raises(InvalidInput, match="has files in it"):
+        slow.__exit__(None, None, None)
+    assert os.listdir(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_text() == "quick"
+
+
+def test_a_result_that_cannot_be_saved_is_still_shown(tmp_path, monkeypatch, capsys):
+    def full_disk(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("apgcn.training.outputs.save", full_disk)
+    assert run([*QUICK, "--out", str(tmp_path / "a" / "b"), "--json"]) == 2
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["runs"] == 1
+    assert run([*QUICK, "--out", str(tmp_path / "a" / "b")]) == 2
+    assert "written" not in capsys.readouterr().out
+    assert "No space left on device" in printed.err
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_diverged_training_is_a_mistake(capsys):
+    assert run([*QUICK, "--set", "learning_rate=1e30", "--json"]) == 2
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["diverged"] == 1
+    assert "1 of 1 runs diverged" in printed.err
+
+
+def test_a_reader_who_leaves_gets_no_complaint():
+    command = f"{sys.executable} -m apgcn datasets | true; exit ${{PIPESTATUS[0]}}"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, check=False)
+    assert done.stderr == ""
+    assert done.returncode in (0, 1)  # 1 where rich noticed first
+
+
+def test_a_terminal_without_blocks_gets_signs(tmp_path):
+    command = [sys.executable, "-m", "apgcn", *QUICK, "--set", "max_epochs=1"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "|####" in done.stdout
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA GPU here")
+def test_cuda_without_cuda_is_a_mistake(capsys):
+    assert run(["train", "--device", "cuda"]) == 2
+    assert "device cuda needs a CUDA GPU, but PyTorch sees 0 here; try cpu." in capsys.readouterr().err
+
+
+def test_out_is_refused_before_training(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("apgcn.training.batching.train", lambda *_, **__: pytest.fail("trained first"))
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    for target, part in [("file", "is a file"), ("full", "has files in it"), ("file/below", "must be writable")]:
+        assert run([*QUICK, "--out", str(tmp_path / target)]) == 2
+        printed = capsys.readouterr()
+        assert part in printed.err
+        assert printed.err.count("\n") == 1
+    assert (tmp_path / "file").read_text() == "mine"
+    assert sorted(os.listdir(tmp_path)) == ["file", "full"]
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_training_leaves_nothing_behind(tmp_path, sent):
+    out = tmp_path / "new" / "result"
+    command = [sys.executable, "-m", "apgcn", "train", "cora", "--runs", "100", "--out", str(out)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert list(tmp_path.iterdir()), "the folder is prepared before training"
+    time.sleep(1)
+    process.send_signal(sent)
+    _, complaint = process.communicate(timeout=60)
+    assert shell_status(process) == 130
+    assert "apgcn: interrupted." in complaint
+    assert "Traceback" not in complaint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_datasets_are_listed_for_people_and_programs(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("APGCN_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "pubmed.npz").write_bytes(b"")
+    assert run(["datasets"]) == 0
+    shown = capsys.readouterr().out
+    for part in ("cora_ml", "81,894", "embedded", str(tmp_path / "pubmed.npz"), "comes from https://", "Shchur"):
+        assert part in shown
+    assert run(["datasets", "--json"]) == 0
+    listed = {line["name"]: line for line in json.loads(capsys.readouterr().out)["datasets"]}
+    assert listed["pubmed"]["found"] == str(tmp_path / "pubmed.npz")
+    assert listed["citeseer"]["found"] is None
+    assert listed["amazon_photo"]["paper"]["watch"] == "training"
+
+
+def test_any_setting_can_be_set_and_overrides_the_papers(capsys):
+    assert run([*QUICK, "--set", "l2=0.5", "--set", "watch=training", "--set", "halting_every=2", "--json"]) == 0
+    settings = json.loads(capsys.readouterr().out)["settings"]
+    assert (settings["l2"], settings["watch"], settings["halting_every"]) == (0.5, "training", 2)
+    assert settings["penalty"] == 0.005
+
+
+def test_help_and_version(capsys):
+    assert run([]) == 0
+    assert "\n  train" in capsys.readouterr().out
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("apgcn 0.")
+    assert run(["train", "--help"]) == 0
+    assert "--penalty" in capsys.readouterr().out
+
+
+def test_bars_are_as_long_as_their_share():
+    lines = histogram([1, 4, 0])
+    assert [line.count("█") for line in lines] == [10, 40, 0]
+    assert [line.split()[-2] for line in lines] == ["20.0", "80.0", "0.0"]
+
+
+def test_durations_carry_over():
+    assert [duration(seconds) for seconds in (59.96, 119.7, 7199.8)] == ["60.0 s", "2 min 0 s", "2 h 0 min"]
+
+
+def test_an_interval_over_few_runs_is_not_to_be_trusted(capsys):
+    assert run(["train", "cora", "--runs", "2", "--set", "max_epochs=2"]) == 0
+    assert "(95 % interval over 2 runs, too few to trust it)" in capsys.readouterr().out
+
+
+def test_a_model_that_is_not_trained_says_nothing_of_training(capsys):
+    options = ["train", "cora", "--model", "btfp", "--set", "rounds=1"]
+    assert run(options) == 0
+    assert "epochs" not in capsys.readouterr().out
+    assert run([*options, "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["settings"]) == {
+        "teleport",
+        "max_steps",
+        "rounds",
+        "growth",
+        "ridge",
+    }

@@ -1,0 +1,195 @@
+"""Benchmark files: found, downloaded, checked. The network is a server on this machine."""
+
+import hashlib
+import sys
+import threading
+from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from apgcn.data import describe
+from apgcn.data.download import fetch, find
+from apgcn.data.npz import read_npz
+from apgcn.errors import BrokenFile, MissingFile, MissingPackage, UnknownName
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def published(tmp_path):
+    """A folder that is served, and its address."""
+    folder = tmp_path / "published"
+    folder.mkdir()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield folder, f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    folder = tmp_path / "data"
+    monkeypatch.setenv("APGCN_DATA", str(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return folder
+
+
+def dataset(address: str, content: bytes):
+    return replace(describe("citeseer"), address=address, sha256=hashlib.sha256(content).hexdigest())
+
+
+def test_a_download_is_checked_and_put_in_place(published, data):
+    folder, address = published
+    (folder / "g.npz").write_bytes(b"graph")
+    path = fetch(dataset(address + "g.npz", b"graph"))
+    assert path == data / "g.npz"
+    assert path.read_bytes() == b"graph"
+    assert [file.name for file in data.iterdir()] == ["g.npz"]
+
+
+def test_a_second_call_needs_no_network(published, data):
+    folder, address = published
+    (folder / "g.npz").write_bytes(b"graph")
+    wanted = dataset(address + "g.npz", b"graph")
+    first = fetch(wanted)
+    (folder / "g.npz").unlink()
+    assert fetch(wanted) == first
+
+
+def test_the_cache_folder_is_looked_into_after_the_named_one(data, tmp_path):
+    wanted = dataset("http://127.0.0.1:9/g.npz", b"graph")
+    assert find(wanted) is None
+    (tmp_path / "cache" / "apgcn").mkdir(parents=True)
+    (tmp_path / "cache" / "apgcn" / "g.npz").write_bytes(b"graph")
+    assert fetch(wanted) == tmp_path / "cache" / "apgcn" / "g.npz"
+    data.mkdir()
+    (data / "g.npz").write_bytes(b"graph")
+    assert fetch(wanted) == data / "g.npz"
+
+
+def test_a_wrong_download_leaves_nothing_behind(published, data):
+    folder, address = published
+    (folder / "g.npz").write_bytes(b"another graph")
+    with pytest.raises(BrokenFile, match=r"g\.npz is not the published .* nothing was kept"):
+        fetch(dataset(address + "g.npz", b"graph"))
+    assert list(data.iterdir()) == []
+
+
+def test_a_wrong_file_is_named_and_left_alone(data):
+    data.mkdir()
+    (data / "g.npz").write_bytes(b"my notes")
+    with pytest.raises(BrokenFile, match=r"g\.npz must have SHA-256 .* move it away"):
+        fetch(dataset("http://127.0.0.1:9/g.npz", b"graph"))
+    assert (data / "g.npz").read_bytes() == b"my notes"
+
+
+def test_without_network_the_file_the_folder_and_the_address_are_named(data):
+    with pytest.raises(MissingFile) as caught:
+        fetch(dataset("http://127.0.0.1:9/g.npz", b"graph"))
+    for part in ("g.npz", str(data), "http://127.0.0.1:9/g.npz", "APGCN_DATA"):
+        assert part in str(caught.value)
+    assert not list(data.glob("*"))
+
+
+def test_a_folder_in_the_home_is_found_and_its_files_are_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("APGCN_DATA", "~/data")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "g.npz").write_bytes(b"precious")
+    with pytest.raises(BrokenFile, match="must have SHA-256"):
+        fetch(dataset("http://127.0.0.1:9/g.npz", b"graph"))
+    assert (tmp_path / "data" / "g.npz").read_bytes() == b"precious"
+
+
+def test_something_that_is_no_file_is_left_alone(data):
+    (data / "g.npz").mkdir(parents=True)
+    with pytest.raises(BrokenFile, match="must be a file that can be read"):
+        fetch(dataset("http://127.0.0.1:9/g.npz", b"graph"))
+    assert (data / "g.npz").is_dir()
+
+
+def test_without_pooch_the_user_learns_what_to_install(data, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(MissingPackage, match="needs pooch: pip install pooch"):
+        fetch(dataset("http://127.0.0.1:9/g.npz", b"graph"))
+
+
+def test_the_embedded_file_is_the_one_in_the_catalogue():
+    content = resources.files("apgcn.data").joinpath("cora.npz").read_bytes()
+    assert hashlib.sha256(content).hexdigest() == describe("cora").sha256
+
+
+def test_an_unknown_name_gets_the_nearest_one():
+    with pytest.raises(UnknownName, match="unknown dataset 'Cora-ML'; did you mean 'cora_ml'"):
+        describe("Cora-ML")
+    with pytest.raises(UnknownName, match="known: cora, citeseer"):
+        describe("zzz")
+
+
+@pytest.mark.parametrize("stem", ["{}_", "{}_matrix."])
+def test_both_spellings_are_read_and_pickles_are_left_alone(tmp_path, stem):
+    swap = sparse.csr_matrix([[0, 1.0], [1, 0]])
+    arrays = {
+        stem.format(prefix) + part: getattr(swap, part)
+        for prefix in ("adj", "attr")
+        for part in ("data", "indices", "indptr", "shape")
+    }
+    names = np.array(["x", "y"], dtype=object)  # stored as a pickle
+    np.savez(tmp_path / "g.npz", labels=np.array([0, 1], np.int8), class_names=names, **arrays)
+    graph = read_npz(tmp_path / "g.npz")
+    assert (graph.name, graph.num_nodes, graph.num_directed_edges, graph.class_names) == ("g", 2, 2, ("0", "1"))
+
+
+@pytest.mark.parametrize("content", [b"", b"not an archive", b"PK\x03\x04 torn"])
+def test_a_broken_archive_is_told_in_words(tmp_path, content):
+    (tmp_path / "g.npz").write_bytes(content)
+    with pytest.raises(BrokenFile, match=r"g\.npz is not a graph archive"):
+        read_npz(tmp_path / "g.npz")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"adj_indices": np.array([1, 10**8])},
+        {"adj_indices": np.array([1, -1])},
+        {"adj_indptr": np.array([0, 10**8, 2])},
+        {"adj_indptr": np.array([0, -5, 2])},
+        {"adj_indices": np.array([1.5, 0.0])},
+        {"adj_shape": np.array(2)},
+        {"labels": np.array([0.5, 1.0])},
+        {"labels": np.array([{}, {}], dtype=object)},
+        {"attr_data": np.array([np.nan, 1.0])},
+    ],
+    ids=str,
+)
+def test_a_damaged_graph_is_refused_in_words(tmp_path, damage):
+    swap = sparse.csr_matrix([[0, 1.0], [1, 0]])
+    arrays = {
+        f"{prefix}_{part}": np.asarray(getattr(swap, part))
+        for prefix in ("adj", "attr")
+        for part in ("data", "indices", "indptr", "shape")
+    }
+    np.savez(tmp_path / "g.npz", **{**arrays, "labels": np.array([0, 1]), **damage})
+    with pytest.raises(BrokenFile, match=r"g\.npz"):
+        read_npz(tmp_path / "g.npz")
+
+
+def test_a_missing_archive_is_named(tmp_path):
+    with pytest.raises(MissingFile, match=r"g\.npz must be a graph archive"):
+        read_npz(tmp_path / "g.npz")
+
+
+def test_an_archive_without_a_graph_is_told_in_words(tmp_path):
+    np.savez(tmp_path / "g.npz", labels=np.zeros(3))
+    with pytest.raises(BrokenFile, match="must hold adj_data"):
+        read_npz(tmp_path / "g.npz")

@@ -1,0 +1,20 @@
+"""Graphs for tests."""
+
+import numpy as np
+from scipy import sparse
+
+from apgcn import Graph
+
+
+def random_graph(nodes: int, *, edges: int, features: int = 5, classes: int = 3, seed: int = 0) -> Graph:
+    """An undirected graph without self-loops, some of whose nodes may be isolated; dense features."""
+    random = np.random.default_rng(seed)
+    ends = random.integers(nodes, size=(2, edges))
+    ends = ends[:, ends[0] != ends[1]]
+    matrix = sparse.csr_matrix((np.ones(ends.shape[1]), ends), shape=(nodes, nodes))
+    return Graph(
+        adjacency=((matrix + matrix.T) > 0).astype(np.float32),
+        features=random.random((nodes, features)) * (random.random((nodes, features)) < 0.6),
+        labels=random.permutation(np.arange(nodes) % classes),
+        name="random",
+    )
