@@ -9,12 +9,12 @@ from apgcn import load
 from apgcn.inference.bundle import SavedModel, load_model, save_model
 from apgcn.inference.fit import fit
 from apgcn.inference.predictions import write_predictions
-from apgcn.inference.splits import hold_out
-from apgcn.io.build_graph import Reading, assemble
+from apgcn.inference.splits import stratified_split
+from apgcn.io.build_graph import TableSchema, build_graph
 from apgcn.io.csv import write_csv
 from apgcn.io.registry import read_table
-from apgcn.models.apgcn import APGCNSettings
-from apgcn.training.config import TrainingSettings
+from apgcn.models.apgcn import APGCNConfig
+from apgcn.training.config import TrainingConfig
 
 
 def write_tables(folder: Path) -> None:
@@ -37,15 +37,15 @@ def main() -> float:
     with TemporaryDirectory() as name:
         folder = Path(name)
         write_tables(folder)
-        reading = Reading(label="topic")
-        read = assemble(read_table(folder / "edges.csv"), read_table(folder / "nodes.csv"), reading, name="papers")
+        schema = TableSchema(label="topic")
+        read = build_graph(read_table(folder / "edges.csv"), read_table(folder / "nodes.csv"), schema, name="papers")
         print(*read.notes, sep="\n")
 
-        split = hold_out(read.graph.labels, test=0.2)
-        fitted = fit(read.graph, split, APGCNSettings(), TrainingSettings())
+        split = stratified_split(read.graph.labels, test=0.2)
+        fitted = fit(read.graph, split, APGCNConfig(), TrainingConfig())
         print(f"{100 * fitted.notes['test']['accuracy']:.1f} % of {len(split.test)} test nodes")
 
-        save_model(folder / "model", SavedModel(fitted, read.graph, read.encoding, reading))
+        save_model(folder / "model", SavedModel(fitted, read.graph, read.encoding, schema))
         saved = load_model(folder / "model")
         said = saved.fitted.predict(saved.graph)
         write_predictions(folder / "predictions.csv", saved.graph, said, saved.fitted.class_names)

@@ -19,12 +19,12 @@ class MeanUntilEnough(nn.Module):
         super().__init__()
         self.enter, self.leave = nn.Linear(features, 64), nn.Linear(64, classes)
         mean = SimpleConv(aggr="mean", combine_root="self_loop")  # or GATConv(classes, classes), ...
-        self.listen = AdaptivePropagation(classes, operator=mean)
+        self.propagate = AdaptivePropagation(classes, operator=mean)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x = functional.dropout(x, 0.5, training=self.training)
         x = functional.dropout(self.enter(x).relu(), 0.5, training=self.training)
-        return self.listen(self.leave(x), edge_index, return_steps=True)
+        return self.propagate(self.leave(x), edge_index, return_steps=True)
 
 
 def main(price: float) -> tuple[float, float]:

@@ -39,11 +39,11 @@ class GraphClassifier(nn.Module):
     def __init__(self, channels: int = 16):
         super().__init__()
         self.enter = nn.Linear(1, channels)
-        self.listen = AdaptivePropagation(channels, max_steps=4)
+        self.propagate = AdaptivePropagation(channels, max_steps=4)
         self.leave = nn.Sequential(nn.Linear(2 * channels, 32), nn.ReLU(), nn.Linear(32, 2))
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> tuple[Tensor, Tensor]:
-        out, steps, remainder = self.listen(self.enter(x), edge_index, edge_weight, return_steps=True)
+        out, steps, remainder = self.propagate(self.enter(x), edge_index, edge_weight, return_steps=True)
         out = out.view(-1, NODES, out.shape[-1])  # graphs of equal size; else torch_geometric.nn.global_mean_pool
         pooled = torch.cat([out.mean(1), out.square().mean(1)], dim=-1)
         return self.leave(pooled), (steps + remainder).mean()

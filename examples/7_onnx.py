@@ -10,14 +10,14 @@ from apgcn import clean, load
 from apgcn.data.transforms import subgraph
 from apgcn.inference.fit import fit
 from apgcn.inference.onnx import write_onnx
-from apgcn.inference.splits import hold_out
-from apgcn.models.apgcn import APGCNSettings
-from apgcn.training.config import TrainingSettings
+from apgcn.inference.splits import stratified_split
+from apgcn.models.apgcn import APGCNConfig
+from apgcn.training.config import TrainingConfig
 
 
 def main() -> float:
     graph = clean(load("cora"))
-    fitted = fit(graph, hold_out(graph.labels), APGCNSettings(), TrainingSettings(max_epochs=30), initialisations=2)
+    fitted = fit(graph, stratified_split(graph.labels), APGCNConfig(), TrainingConfig(max_epochs=30), initialisations=2)
     part = subgraph(graph, np.arange(500))
     links = part.adjacency.tocoo()
     with TemporaryDirectory() as folder:

@@ -10,8 +10,8 @@ import pytest
 from helpers import ROOT
 
 from apgcn.benchmark import figure3, table4
-from apgcn.benchmark.aggregate import Mean
-from apgcn.benchmark.config import Condition, Scope
+from apgcn.benchmark.aggregate import Summary
+from apgcn.benchmark.config import RunConfig, Scope
 from apgcn.benchmark.formatting import graph_title, model_title
 from apgcn.benchmark.penalty_sweep import PENALTIES
 from apgcn.benchmark.published import ACCURACIES, GRAPHS, MODEL_TITLES
@@ -24,10 +24,10 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results
 def test_the_readmes_python_runs(monkeypatch, tmp_path, capsys):
     from apgcn.training import batching
 
-    whole = batching.train_pack
+    whole = batching.train_batch
     monkeypatch.setattr(
         batching,
-        "train_pack",
+        "train_batch",
         lambda graph, runs, model, training, report: whole(graph, runs, model, replace(training, max_epochs=4), report),
     )
     monkeypatch.chdir(tmp_path)
@@ -57,8 +57,8 @@ def test_the_python_of_a_page_runs(page, printed, capsys):
     for code in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), flags=re.DOTALL):
         exec(compile(code, page, "exec"), {})
     out = capsys.readouterr().out
-    for pattern in printed:
-        assert re.search(pattern, out), pattern
+    for structure in printed:
+        assert re.search(structure, out), structure
 
 
 def test_no_page_has_a_place_that_waits_to_be_filled():
@@ -110,7 +110,7 @@ def test_the_protocol_pages_python_runs(monkeypatch, tmp_path, capsys):
 )
 def test_a_hundred_runs_reach_the_papers_accuracy(dataset, within):
     records = runpy.run_path(str(ROOT / "scripts" / "results"))["runs_of"](dataset)
-    assert len({(record.split, record.initialisation) for record in records}) == 100
+    assert len({(record.split, record.init) for record in records}) == 100
     mean = 100 * sum(record.test_accuracy for record in records) / 100
     assert abs(mean - ACCURACIES[dataset, "apgcn"].accuracy) <= within
 
@@ -158,7 +158,7 @@ def test_the_rivals_reach_their_bars_but_for_those_whose_reason_is_written_down(
     short = set()
     for model, bars in BARS.items():
         for dataset, bar in zip(("cora_ml", "citeseer"), bars, strict=True):
-            mean = Mean.of(store.of(Condition.of_paper(dataset, model), 20))
+            mean = Summary.of(store.of(RunConfig.from_preset(dataset, model), 20))
             assert mean.runs == 20
             if mean.accuracy < bar:
                 short.add((model, dataset))
@@ -172,7 +172,7 @@ def test_every_model_of_the_paper_was_run_on_every_graph():
     store = Store(ROOT / "results" / "h200")
     for model in MODEL_TITLES:
         for dataset in GRAPHS:
-            assert len(store.of(Condition.of_paper(dataset, model))) >= 20, (model, dataset)
+            assert len(store.of(RunConfig.from_preset(dataset, model))) >= 20, (model, dataset)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

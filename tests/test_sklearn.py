@@ -21,8 +21,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 from apgcn.sklearn import APGCNClassifier  # noqa: E402
 
-SMALL = APGCNClassifier(max_epochs=150, patience=30, dropout=0.0, penalty=0.0, hidden=32, l2=0.0)
-QUICK = {"max_epochs": 60, "hidden": 16}
+SMALL = APGCNClassifier(max_epochs=150, patience=30, dropout=0.0, penalty=0.0, hidden_channels=32, l2=0.0)
+QUICK = {"max_epochs": 60, "hidden_channels": 16}
 
 
 @parametrize_with_checks(

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from apgcn.data.graph import Graph
     from apgcn.data.splits import TEST_SEEDS, VALIDATION_SEEDS, Split, split_for_test, split_for_validation
     from apgcn.data.transforms import clean
-    from apgcn.models.apgcn import APGCN, APGCNSettings
-    from apgcn.ops.device_graph import GraphTensors
-    from apgcn.ops.rng import Noise
+    from apgcn.models.apgcn import APGCN, APGCNConfig
+    from apgcn.ops.device_graph import DeviceGraph
+    from apgcn.ops.rng import RandomStream
     from apgcn.training.batching import train
-    from apgcn.training.config import TrainingSettings, paper_settings
+    from apgcn.training.config import TrainingConfig, preset_config
     from apgcn.training.runs import Run, RunResult, benchmark_runs
 
 _HOMES = {
@@ -24,12 +24,12 @@ _HOMES = {
     "apgcn.data.graph": ["Graph"],
     "apgcn.data.splits": ["TEST_SEEDS", "VALIDATION_SEEDS", "Split", "split_for_test", "split_for_validation"],
     "apgcn.data.transforms": ["clean"],
-    "apgcn.models.apgcn": ["APGCN", "APGCNSettings"],
-    "apgcn.models.registry": ["settings_of"],
-    "apgcn.ops.device_graph": ["GraphTensors"],
-    "apgcn.ops.rng": ["Noise"],
+    "apgcn.models.apgcn": ["APGCN", "APGCNConfig"],
+    "apgcn.models.registry": ["config_class"],
+    "apgcn.ops.device_graph": ["DeviceGraph"],
+    "apgcn.ops.rng": ["RandomStream"],
     "apgcn.training.batching": ["train"],
-    "apgcn.training.config": ["TrainingSettings", "paper_settings"],
+    "apgcn.training.config": ["TrainingConfig", "preset_config"],
     "apgcn.training.runs": ["Run", "RunResult", "benchmark_runs"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-MOST_NAMED = 40  # names in a message
+MAX_NAMED = 40  # names in a message
 
 
 class ApgcnError(Exception):
@@ -30,8 +30,8 @@ class UnknownName(ApgcnError, ValueError):
         known = list(known)
         typed = str(name).lower().replace("-", "_")
         near = get_close_matches(typed, known, n=1, cutoff=0.6 if len(typed) < 6 else 0.8)  # long names share parts
-        more = f" and {len(known) - MOST_NAMED:,} more" if len(known) > MOST_NAMED else ""
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known[:MOST_NAMED])}{more}."
+        more = f" and {len(known) - MAX_NAMED:,} more" if len(known) > MAX_NAMED else ""
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known[:MAX_NAMED])}{more}."
         super().__init__(f"unknown {kind} {name!r}; {hint}")
 
 

@@ -14,17 +14,17 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from apgcn._utils.validation import MOST, check_whole
+from apgcn._utils.validation import MOST, check_int
 from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput
 from apgcn.inference.bundle import SavedModel, load_model, save_model
 from apgcn.inference.calibration import expected_calibration_error, reliability
 from apgcn.inference.fit import fit
-from apgcn.inference.predictions import Predicted
-from apgcn.inference.splits import hold_out
-from apgcn.inference.trained_model import Fitted
-from apgcn.models.apgcn import APGCNSettings
-from apgcn.training.config import TrainingSettings
+from apgcn.inference.predictions import Predictions
+from apgcn.inference.splits import stratified_split
+from apgcn.inference.trained_model import TrainedModel
+from apgcn.models.apgcn import APGCNConfig
+from apgcn.training.config import TrainingConfig
 
 UNLABELLED = -1
 
@@ -51,7 +51,7 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
     freeze_halted : bool
         Whether a node keeps its value once it has halted, which saves work; in the paper it goes on changing.
     learning_rate, l2, patience, max_epochs
-        See `TrainingSettings`.
+        See `TrainingConfig`.
     stopping : float
         The share of the labelled nodes that is not trained on but says when to stop.
     n_init : int
@@ -91,7 +91,7 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         graph: Graph | None = None,
         penalty: float = 0.005,
         max_steps: int = 10,
-        hidden: int = 64,
+        hidden_channels: int = 64,
         dropout: float = 0.5,
         edge_dropout: float = 0.5,
         freeze_halted: bool = False,
@@ -107,7 +107,7 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         self.graph = graph
         self.penalty = penalty
         self.max_steps = max_steps
-        self.hidden = hidden
+        self.hidden_channels = hidden_channels
         self.dropout = dropout
         self.edge_dropout = edge_dropout
         self.freeze_halted = freeze_halted
@@ -156,29 +156,29 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         if not np.array_equal(labels[numbers[known]], places):
             raise InvalidInput("X must not name a node twice with two classes.")
         graph = Graph(edges, features=features, labels=labels, class_names=tuple(str(one) for one in classes))
-        check_whole("n_init", self.n_init)
+        check_int("n_init", self.n_init)
         seed = self._seed()
-        split = hold_out(labels, stopping=self.stopping, seed=seed)
+        split = stratified_split(labels, stopping=self.stopping, seed=seed)
         self.classes_ = classes
         self._encoded = False
         self._learned(self._trained(graph, split, seed), graph)
         return self
 
-    def _trained(self, graph: Graph, split: Any, seed: int) -> Fitted:
-        model = APGCNSettings(
+    def _trained(self, graph: Graph, split: Any, seed: int) -> TrainedModel:
+        model = APGCNConfig(
             penalty=self.penalty,
             max_steps=self.max_steps,
-            hidden=self.hidden,
+            hidden_channels=self.hidden_channels,
             dropout=self.dropout,
             edge_dropout=self.edge_dropout,
             freeze_halted=self.freeze_halted,
         )
-        training = TrainingSettings(
+        training = TrainingConfig(
             learning_rate=self.learning_rate, l2=self.l2, patience=self.patience, max_epochs=self.max_epochs
         )
         return fit(graph, split, model, training, initialisations=self.n_init, seed=seed, device=self.device)
 
-    def _learned(self, fitted: Fitted, graph: Graph) -> None:
+    def _learned(self, fitted: TrainedModel, graph: Graph) -> None:
         self._fitted, self._graph = fitted, graph
         self._said = said = fitted.predict(graph, device=self.device)
         self.steps_, self.remainder_ = said.steps, said.remainder
@@ -209,7 +209,7 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
             return self._said.probabilities[self._numbers(X)]
         return self.ask(X, adjacency).probabilities
 
-    def ask(self, X: Any, adjacency: Any = None) -> Predicted:
+    def ask(self, X: Any, adjacency: Any = None) -> Predictions:
         """Probabilities, steps and remainder of the nodes of another graph."""
         check_is_fitted(self, "classes_")
         if adjacency is None and self._graph.adjacency.nnz:
@@ -263,7 +263,7 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(self.random_state, np.random.RandomState):
             return int(self.random_state.randint(MOST))
         seed = 0 if self.random_state is None else self.random_state
-        check_whole("random_state", seed, least=0)
+        check_int("random_state", seed, least=0)
         return int(seed)
 
 

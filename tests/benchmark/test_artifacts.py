@@ -23,8 +23,8 @@ from apgcn.benchmark import (
     table4,
     table5,
 )
-from apgcn.benchmark.aggregate import Mean
-from apgcn.benchmark.config import Condition, Scope, by_condition
+from apgcn.benchmark.aggregate import Summary
+from apgcn.benchmark.config import RunConfig, Scope, group_by_config
 from apgcn.benchmark.progress import standing
 from apgcn.benchmark.published import GRAPHS
 from apgcn.benchmark.records import TimingRecord
@@ -44,31 +44,31 @@ def store(tmp_path):
 
 
 def test_the_protocol_is_twenty_splits_with_five_initialisations():
-    keys = Condition.of_paper("cora_ml", "apgcn").first_runs(100)
+    keys = RunConfig.from_preset("cora_ml", "apgcn").first_runs(100)
     assert len({key.text for key in keys}) == 100
     assert [key.split for key in keys[:20]] == list(TEST_SEEDS)
-    assert {key.initialisation for key in keys} == {0, 1, 2, 3, 4}
+    assert {key.init for key in keys} == {0, 1, 2, 3, 4}
     assert all(sum(key.split == seed for key in keys) == 5 for seed in TEST_SEEDS)
 
 
 def test_every_setting_is_part_of_the_key():
-    usual = Condition.of_paper("cora_ml", "apgcn")
-    for name, value in usual.settings:
-        other = {"watch": "training", "stop_on": "loss"}.get(name) or (
+    usual = RunConfig.from_preset("cora_ml", "apgcn")
+    for name, value in usual.hyperparameters:
+        other = {"monitor": "training", "early_stop_mode": "loss"}.get(name) or (
             value / 2 if value else 0.25 if isinstance(value, float) else 1
         )
         other = type(value)(other)
-        assert Condition.of_paper("cora_ml", "apgcn", **{name: other}).text != usual.text, name
+        assert RunConfig.from_preset("cora_ml", "apgcn", **{name: other}).text != usual.text, name
 
 
 def test_the_papers_keys_stay_as_they_are():
     """They are in stores that people have: a default that changes would orphan their records."""
-    texts = {name: Condition.of_paper(name, "apgcn").text for name in ("cora_ml", "citeseer", "amazon_photo")}
+    texts = {name: RunConfig.from_preset(name, "apgcn").text for name in ("cora_ml", "citeseer", "amazon_photo")}
     assert texts == {
         "cora_ml": "cora_ml/apgcn/defaults/labels=20",
         "citeseer": "citeseer/apgcn/penalty=0.001/labels=20",
         "amazon_photo": "amazon_photo/apgcn/"
-        'l2=0.0,penalty=0.05,seed_dropout=0.5,update_dropout=0.5,watch="training"/labels=20',
+        'l2=0.0,penalty=0.05,z0_dropout=0.5,update_dropout=0.5,monitor="training"/labels=20',
     }
 
 
@@ -117,9 +117,9 @@ def test_what_does_not_exist_is_said(words, error, sentence):
 
 
 def test_numbers_of_other_libraries_are_pythons_in_a_key():
-    usual = Condition.of_paper("cora", "apgcn", max_steps=5, penalty=0.25)
+    usual = RunConfig.from_preset("cora", "apgcn", max_steps=5, penalty=0.25)
     for five, quarter in ((np.int64(5), np.float32(0.25)), (np.int32(5), Fraction(1, 4))):
-        other = Condition.of_paper("cora", "apgcn", max_steps=five, penalty=quarter)
+        other = RunConfig.from_preset("cora", "apgcn", max_steps=five, penalty=quarter)
         assert (other, other.text) == (usual, usual.text)
 
 
@@ -128,8 +128,8 @@ def test_numbers_of_other_libraries_are_pythons_in_a_key():
 
 def test_a_mean_is_in_percent_with_both_intervals(store):
     accuracies = np.random.default_rng(0).normal(0.85, 0.02, 40).tolist()
-    records = keep(store, Condition.of_paper("cora_ml", "apgcn"), accuracies)
-    mean = Mean.of(records)
+    records = keep(store, RunConfig.from_preset("cora_ml", "apgcn"), accuracies)
+    mean = Summary.of(records)
     assert mean.runs == 40
     assert mean.accuracy == pytest.approx(100 * np.mean(accuracies))
     assert mean.interval == pytest.approx(100 * bootstrap_half_width(accuracies))
@@ -138,37 +138,37 @@ def test_a_mean_is_in_percent_with_both_intervals(store):
 
 
 def test_a_mean_of_nothing_is_none():
-    mean = Mean.of([])
+    mean = Summary.of([])
     assert (mean.runs, mean.accuracy, mean.interval, mean.steps) == (0, None, None, None)
 
 
 def test_runs_that_diverged_are_counted(store):
-    records = keep(store, Condition.of_paper("cora_ml", "apgcn"), [0.1, 0.2], best_epoch=0)
-    assert Mean.of(records).diverged == 2
+    records = keep(store, RunConfig.from_preset("cora_ml", "apgcn"), [0.1, 0.2], best_epoch=0)
+    assert Summary.of(records).diverged == 2
 
 
 # --- tables ---
 
 
 def test_table_2_puts_ours_beside_the_papers(store):
-    keep(store, Condition.of_paper("cora_ml", "apgcn"), [0.85, 0.86, 0.855, 0.865])
-    exhibit = table2.content(store, Scope(("apgcn", "appnp"), ("cora_ml", "cora"), None))
-    appnp, ours = exhibit.table.rows  # in the paper's order; cora is not in the paper and was not run
+    keep(store, RunConfig.from_preset("cora_ml", "apgcn"), [0.85, 0.86, 0.855, 0.865])
+    artifact = table2.content(store, Scope(("apgcn", "appnp"), ("cora_ml", "cora"), None))
+    appnp, ours = artifact.table.rows  # in the paper's order; cora is not in the paper and was not run
     assert (ours["dataset"], ours["model"], ours["runs"]) == ("cora_ml", "apgcn", 4)
     assert ours["accuracy"] == pytest.approx(85.75)
     assert ours["difference"] == pytest.approx(85.75 - 85.71)
     assert ours["verdict"] == "agrees"
     assert (appnp["runs"], appnp["accuracy"], appnp["verdict"]) == (0, None, "not run")
-    assert exhibit.table.cells[0] == [
+    assert artifact.table.cells[0] == [
         "Cora-ML", "APPNP", "published", "0", "–", "–", "85.09 ± 0.25 (copied)", "–", "not run"
     ]  # fmt: skip
-    assert exhibit.table.cells[1][6] == "85.71 ± 0.22**"
-    assert exhibit.heading == "Table 2: accuracy on citation and co-author graphs"
-    assert [record.test_accuracy for record in exhibit.records] == [0.85, 0.86, 0.855, 0.865]
+    assert artifact.table.cells[1][6] == "85.71 ± 0.22**"
+    assert artifact.heading == "Table 2: accuracy on citation and co-author graphs"
+    assert [record.test_accuracy for record in artifact.records] == [0.85, 0.86, 0.855, 0.865]
 
 
 def test_only_the_runs_that_were_asked_for_count(store):
-    keep(store, Condition.of_paper("cora_ml", "apgcn"), [0.8] * 20 + [0.9] * 5)
+    keep(store, RunConfig.from_preset("cora_ml", "apgcn"), [0.8] * 20 + [0.9] * 5)
     (row,) = table2.content(store, Scope(("apgcn",), ("cora_ml",), 20)).table.rows
     assert (row["runs"], row["accuracy"]) == (20, pytest.approx(80))
     (row,) = table2.content(store, Scope(("apgcn",), ("cora_ml",), None)).table.rows
@@ -176,7 +176,7 @@ def test_only_the_runs_that_were_asked_for_count(store):
 
 
 def test_records_with_other_settings_do_not_count(store):
-    keep(store, Condition.of_paper("cora_ml", "apgcn", hidden=8), [0.5, 0.5])
+    keep(store, RunConfig.from_preset("cora_ml", "apgcn", hidden_channels=8), [0.5, 0.5])
     (row,) = table2.content(store, Scope(("apgcn",), ("cora_ml",), None)).table.rows
     assert row["runs"] == 0
 
@@ -184,16 +184,16 @@ def test_records_with_other_settings_do_not_count(store):
 def test_stars_go_to_the_best_model_where_it_differs_from_the_second(store):
     random = np.random.default_rng(0)
     luck = random.normal(0, 0.05, 40)  # of the runs, which both models share
-    keep(store, Condition.of_paper("cora_ml", "apgcn"), (0.80 + luck + random.normal(0, 0.005, 40)).tolist())
-    keep(store, Condition.of_paper("cora_ml", "gcn"), (0.81 + luck + random.normal(0, 0.005, 40)).tolist())
+    keep(store, RunConfig.from_preset("cora_ml", "apgcn"), (0.80 + luck + random.normal(0, 0.005, 40)).tolist())
+    keep(store, RunConfig.from_preset("cora_ml", "gcn"), (0.81 + luck + random.normal(0, 0.005, 40)).tolist())
     theirs, ours = table2.content(store, Scope(("apgcn", "gcn"), ("cora_ml",), None)).table.rows
     assert (theirs["model"], theirs["stars"]) == ("gcn", "**")
     assert (ours["model"], ours["stars"]) == ("apgcn", "")
 
 
 def test_models_without_shared_runs_get_no_stars(store):
-    keep(store, Condition.of_paper("cora_ml", "apgcn"), [0.9])
-    keep(store, Condition.of_paper("cora_ml", "gcn"), [0.7])
+    keep(store, RunConfig.from_preset("cora_ml", "apgcn"), [0.9])
+    keep(store, RunConfig.from_preset("cora_ml", "gcn"), [0.7])
     rows = table2.content(store, Scope(("apgcn", "gcn"), ("cora_ml",), None)).table.rows
     assert [row["stars"] for row in rows] == ["", ""]
 
@@ -223,7 +223,7 @@ def swept(store):
     for place, penalty in enumerate(penalty_sweep.PENALTIES):
         keep(
             store,
-            Condition.of_paper("cora_ml", "apgcn", penalty=penalty),
+            RunConfig.from_preset("cora_ml", "apgcn", penalty=penalty),
             [test[place] - 0.001, test[place] + 0.001],
             steps=np.full((2, 5), 9 - place) + np.arange(5) % 2,
             validation_accuracy=validation[place],
@@ -244,7 +244,7 @@ def test_table_4_chooses_the_penalty_on_validation_nodes(swept):
 
 def test_means_of_a_sweep_are_over_the_same_runs(swept):
     """The paper's penalty has more runs, from Table 2; they must not tilt the comparison."""
-    keep(swept, Condition.of_paper("cora_ml", "apgcn"), [0.849, 0.851] + [0.2] * 30)
+    keep(swept, RunConfig.from_preset("cora_ml", "apgcn"), [0.849, 0.851] + [0.2] * 30)
     (row,) = table4.content(swept, Scope(("apgcn",), ("cora_ml",), None)).table.rows
     assert row["runs"] == 2
     assert row["drop"] == pytest.approx(6.0)
@@ -252,23 +252,23 @@ def test_means_of_a_sweep_are_over_the_same_runs(swept):
 
 def test_a_sweep_that_was_interrupted_shows_what_can_be_compared(store):
     """One penalty has four runs, one has two of them, and one only others: packs end in any order."""
-    keep(store, Condition.of_paper("cora_ml", "apgcn"), [0.8, 0.8, 0.8, 0.9])
-    keep(store, Condition.of_paper("cora_ml", "apgcn", penalty=0.1), [0.7, 0.7])
-    other = Condition.of_paper("cora_ml", "apgcn", penalty=0.01).first_runs(6)[5]
+    keep(store, RunConfig.from_preset("cora_ml", "apgcn"), [0.8, 0.8, 0.8, 0.9])
+    keep(store, RunConfig.from_preset("cora_ml", "apgcn", penalty=0.1), [0.7, 0.7])
+    other = RunConfig.from_preset("cora_ml", "apgcn", penalty=0.01).first_runs(6)[5]
     store._runs.append([made_record(other, 0.5, [3])])
     scope = Scope(("apgcn",), ("cora_ml",), None)
     (row,) = table4.content(store, scope).table.rows
     assert (row["runs"], row["penalties"], row["drop"]) == (2, 2, pytest.approx(10))
     assert "only 2 of 7 penalties were run" in row["verdict"]
-    exhibit = figure3.content(store, scope)
-    assert [row["penalty"] for row in exhibit.table.rows] == [0.005, 0.1]
-    assert exhibit.panels == ()  # two points are no curve
-    assert len(exhibit.records) == 4
+    artifact = figure3.content(store, scope)
+    assert [row["penalty"] for row in artifact.table.rows] == [0.005, 0.1]
+    assert artifact.panels == ()  # two points are no curve
+    assert len(artifact.records) == 4
 
 
 def test_a_choice_that_validation_nodes_hardly_make_is_called_so():
     means = {
-        penalty: dataclasses.replace(Mean.of([]), validation_accuracy=accuracy, validation_interval=0.5)
+        penalty: dataclasses.replace(Summary.of([]), validation_accuracy=accuracy, validation_interval=0.5)
         for penalty, accuracy in ((0.005, 84.0), (0.01, 83.9), (0.1, 70.0))
     }
     verdict = table4._verdict(0.005, means, 0.005)
@@ -276,16 +276,16 @@ def test_a_choice_that_validation_nodes_hardly_make_is_called_so():
 
 
 def test_one_penalty_is_no_sweep(store):
-    keep(store, Condition.of_paper("cora_ml", "apgcn"), [0.8, 0.9])
+    keep(store, RunConfig.from_preset("cora_ml", "apgcn"), [0.8, 0.9])
     scope = Scope(("apgcn",), ("cora_ml",), None)
     assert table4.content(store, scope).table.rows == ()
     assert figure3.content(store, scope).table.rows == ()
 
 
 def test_figure_3_shows_steps_falling_with_the_penalty(swept):
-    exhibit = figure3.content(swept, Scope(("apgcn",), ("cora_ml",), None))
-    assert [row["penalty"] for row in exhibit.table.rows] == list(penalty_sweep.PENALTIES)
-    smooth, accuracy, steps, work = exhibit.panels
+    artifact = figure3.content(swept, Scope(("apgcn",), ("cora_ml",), None))
+    assert [row["penalty"] for row in artifact.table.rows] == list(penalty_sweep.PENALTIES)
+    smooth, accuracy, steps, work = artifact.panels
     assert list(work.series[0].x) == pytest.approx([34, 44, 54, 64, 74, 84, 94])
     assert list(work.series[0].y) == pytest.approx([79, 80, 84, 85, 82, 81, 80])
     assert steps.series[0].x == penalty_sweep.PENALTIES
@@ -297,9 +297,9 @@ def test_figure_3_shows_steps_falling_with_the_penalty(swept):
 
 def test_figure_2_counts_whole_steps_and_smooths_averages(store):
     steps = np.array([[2, 3, 3, 8], [2, 3, 5, 8]])
-    keep(store, Condition.of_paper("cora_ml", "apgcn"), [0.8, 0.9], steps=steps)
-    exhibit = figure2.content(store, Scope(("apgcn",), ("cora_ml", "pubmed"), None))
-    together, panel = exhibit.panels
+    keep(store, RunConfig.from_preset("cora_ml", "apgcn"), [0.8, 0.9], steps=steps)
+    artifact = figure2.content(store, Scope(("apgcn",), ("cora_ml", "pubmed"), None))
+    together, panel = artifact.panels
     counted, smooth = panel.series
     assert counted.kind == "bars"
     assert dict(zip(counted.x, counted.y, strict=True)) == {
@@ -308,7 +308,7 @@ def test_figure_2_counts_whole_steps_and_smooths_averages(store):
     expected = stats.gaussian_kde([2, 3, 4, 8])(smooth.x)
     assert list(smooth.y) == pytest.approx(expected, abs=1e-5)
     assert together.series[0].y == smooth.y
-    (row,) = exhibit.table.rows
+    (row,) = artifact.table.rows
     assert (row["mode"], row["mode_share"], row["paper_steps"]) == (3, 0.375, 9.31)
 
 
@@ -322,14 +322,14 @@ def test_a_density_is_scipys_where_it_is_wide_and_never_a_spike():
 
 
 def test_missing_steps_are_said(store):
-    (record,) = keep(store, Condition.of_paper("cora_ml", "apgcn"), [0.8])
+    (record,) = keep(store, RunConfig.from_preset("cora_ml", "apgcn"), [0.8])
     (store.folder / record.steps_file).unlink()
     with pytest.raises(BrokenFile, match="must hold the steps of a pack"):
         store.mean_steps([record])
 
 
 def test_steps_are_never_looked_for_outside_the_store(store, tmp_path):
-    key = Condition.of_paper("cora_ml", "apgcn").first_runs(1)[0]
+    key = RunConfig.from_preset("cora_ml", "apgcn").first_runs(1)[0]
     np.savez(tmp_path.parent / "secret.npz", steps=np.ones((1, 3)))
     with pytest.raises(BrokenFile, match="steps"):
         store.mean_steps([made_record(key, 0.8, [1], file="../../secret.npz")])
@@ -338,7 +338,7 @@ def test_steps_are_never_looked_for_outside_the_store(store, tmp_path):
 def test_freezing_is_compared_run_by_run(store):
     """On the splits of three runs it gains 1, 2 and 3 points; a run that only one of both has does not count."""
     for frozen, accuracies in ((False, [0.80, 0.70, 0.60, 0.10]), (True, [0.81, 0.72, 0.63])):
-        keep(store, Condition.of_paper("cora_ml", "apgcn", freeze_halted=frozen), accuracies)
+        keep(store, RunConfig.from_preset("cora_ml", "apgcn", freeze_halted=frozen), accuracies)
     changing, frozen = freezing.content(store, Scope(("apgcn", "gcn"), ("cora_ml",), None)).table.rows
     assert (changing["frozen"], changing["runs"], changing["difference"]) == (False, 3, None)
     assert (frozen["frozen"], frozen["runs"]) == (True, 3)
@@ -350,10 +350,10 @@ def test_freezing_is_compared_run_by_run(store):
 def test_figure_4_follows_the_number_of_labels(store):
     for labels, accuracy in ((5, 0.7), (20, 0.8), (60, 0.9)):
         steps = np.full((2, 4), 10 - labels // 10) - np.arange(4) % 2
-        condition = Condition.of_paper("cora_ml", "apgcn", per_class=labels)
-        keep(store, condition, [accuracy, accuracy], steps=steps)
-    exhibit = figure4.content(store, Scope(("apgcn", "appnp"), ("cora_ml",), None))
-    accuracy, smooth = exhibit.panels
+        run_config = RunConfig.from_preset("cora_ml", "apgcn", train_per_class=labels)
+        keep(store, run_config, [accuracy, accuracy], steps=steps)
+    artifact = figure4.content(store, Scope(("apgcn", "appnp"), ("cora_ml",), None))
+    accuracy, smooth = artifact.panels
     assert accuracy.series[0].name == "AP-GCN"
     assert list(accuracy.series[0].x) == [5, 20, 60]
     assert list(accuracy.series[0].y) == pytest.approx([70, 80, 90])
@@ -365,7 +365,7 @@ def test_the_labels_of_figure_4_can_be_drawn(benchmark_graph):
 
     benchmark_graph("cora_ml")
     for labels in figure4.LABELS:
-        key = Condition.of_paper("cora_ml", "apgcn", per_class=labels).first_runs(1)[0]
+        key = RunConfig.from_preset("cora_ml", "apgcn", train_per_class=labels).first_runs(1)[0]
         assert len(run_of(key).split.train) == 7 * labels
 
 
@@ -407,10 +407,10 @@ def test_table_5_tells_kinds_of_settings_apart(store, monkeypatch):
 def test_standing_says_what_is_left_and_how_long_it_takes(store):
     from apgcn.benchmark.scheduler import packs_for
 
-    condition = Condition.of_paper("cora_ml", "apgcn")
-    packs_for(store, condition.first_runs(10), device="cpu", most=lambda condition: 5)
+    run_config = RunConfig.from_preset("cora_ml", "apgcn")
+    packs_for(store, run_config.first_runs(10), device="cpu", most=lambda run_config: 5)
     assert standing(store).seconds_left is None  # nothing to go by
-    keep(store, condition, [0.8] * 5)  # two seconds each
+    keep(store, run_config, [0.8] * 5)  # two seconds each
     now = standing(store)
     assert (now.planned, now.done, now.seconds_left, now.in_training) == (10, 5, pytest.approx(10), 0)
     claim = store.claim(store.planned[1])
@@ -421,33 +421,33 @@ def test_standing_says_what_is_left_and_how_long_it_takes(store):
 def test_the_time_left_is_guessed_from_the_device_that_is_planned(store):
     from apgcn.benchmark.scheduler import packs_for
 
-    condition = Condition.of_paper("cora_ml", "apgcn")
-    keep(store, condition, [0.8, 0.8], device="cuda", seconds=1.0)
-    packs_for(store, condition.first_runs(4), device="cpu", most=lambda condition: 5)
+    run_config = RunConfig.from_preset("cora_ml", "apgcn")
+    keep(store, run_config, [0.8, 0.8], device="cuda", seconds=1.0)
+    packs_for(store, run_config.first_runs(4), device="cpu", most=lambda run_config: 5)
     assert standing(store).seconds_left is None  # what a GPU took says nothing of a CPU
-    packs_for(store, condition.first_runs(4), device="cuda", most=lambda condition: 5)
+    packs_for(store, run_config.first_runs(4), device="cuda", most=lambda run_config: 5)
     assert standing(store).seconds_left == pytest.approx(2)
 
 
 def test_a_graph_never_trained_is_guessed_from_others_by_its_size(store):
     from apgcn.benchmark.scheduler import packs_for
 
-    keep(store, Condition.of_paper("cora_ml", "apgcn"), [0.8])
-    packs_for(store, Condition.of_paper("pubmed", "apgcn").first_runs(3), device="cpu", most=lambda condition: 5)
+    keep(store, RunConfig.from_preset("cora_ml", "apgcn"), [0.8])
+    packs_for(store, RunConfig.from_preset("pubmed", "apgcn").first_runs(3), device="cpu", most=lambda run_config: 5)
     larger = (19717 + 2 * 44324) / (2810 + 2 * 7981)
     assert standing(store).seconds_left == pytest.approx(3 * 2 * larger)
 
 
 def test_everything_shows_graphs_that_only_the_store_has(store):
-    keep(store, Condition.of_paper("cora", "apgcn"), [0.8])
+    keep(store, RunConfig.from_preset("cora", "apgcn"), [0.8])
     scopes = {experiment.name: scope for experiment, scope in everything(store)}
     assert "cora" in scopes["table2"].datasets
     assert "cora" not in scopes["table3"].datasets
 
 
 def test_conditions_are_gathered_in_order_and_once():
-    first, second = (Condition.of_paper(name, "apgcn").first_runs(2) for name in ("cora", "cora_ml"))
-    assert list(by_condition([*first, *second, *first]).values()) == [first, second]
+    first, second = (RunConfig.from_preset(name, "apgcn").first_runs(2) for name in ("cora", "cora_ml"))
+    assert list(group_by_config([*first, *second, *first]).values()) == [first, second]
 
 
 def test_rows_with_another_kind_of_settings_come_below_and_have_stars_of_their_own(store):
@@ -455,7 +455,7 @@ def test_rows_with_another_kind_of_settings_come_below_and_have_stars_of_their_o
     for model, kind, level in (
         ("gcn", "paper", 0.80), ("appnp", "paper", 0.82), ("gcn", "published", 0.86), ("appnp", "published", 0.84)
     ):  # fmt: skip
-        keep(store, Condition.of_paper("amazon_photo", model, kind=kind), (level + luck).tolist())
+        keep(store, RunConfig.from_preset("amazon_photo", model, kind=kind), (level + luck).tolist())
     rows = table3.content(store, Scope(("gcn", "appnp"), ("amazon_photo",), None)).table.rows
     assert [(row["model"], row["settings_kind"], row["stars"]) for row in rows] == [
         ("gcn", "paper", ""), ("appnp", "paper", "**"), ("gcn", "published", "**"), ("appnp", "published", "")

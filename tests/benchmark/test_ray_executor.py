@@ -17,11 +17,11 @@ from helpers.fake_records import results
 
 from apgcn import __version__
 from apgcn.benchmark import ray_executor
-from apgcn.benchmark.config import Condition
-from apgcn.benchmark.ray_executor import OnRay
+from apgcn.benchmark.config import RunConfig
+from apgcn.benchmark.ray_executor import RayExecutor
 from apgcn.benchmark.ray_tasks import need_of
-from apgcn.benchmark.runner import Nobody, fill
-from apgcn.benchmark.scheduler import PlannedPack
+from apgcn.benchmark.records import PlannedBatch
+from apgcn.benchmark.runner import NullProgress, fill
 from apgcn.benchmark.store import Store
 from apgcn.cli import run
 from apgcn.errors import ApgcnError, MissingDevice, MissingPackage, WorkerDied
@@ -34,12 +34,14 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
 def plan():
     """Twelve packs of two runs, of about a second each."""
-    conditions = [Condition.of_paper("cora", "apgcn", hidden=8 + number, max_epochs=40) for number in range(12)]
-    return [key for condition in conditions for key in condition.first_runs(2)]
+    conditions = [
+        RunConfig.from_preset("cora", "apgcn", hidden_channels=8 + number, max_epochs=40) for number in range(12)
+    ]
+    return [key for run_config in conditions for key in run_config.first_runs(2)]
 
 
 def pack_of(number):
-    return PlannedPack.of(Condition.of_paper("cora", "apgcn", hidden=8 + number).first_runs(1), "cpu")
+    return PlannedBatch.of(RunConfig.from_preset("cora", "apgcn", hidden_channels=8 + number).first_runs(1), "cpu")
 
 
 def dying(pack, report):
@@ -80,7 +82,7 @@ def cluster():
 
 @pytest.fixture
 def executor(cluster):
-    with OnRay(cluster.address) as made:
+    with RayExecutor(cluster.address) as made:
         yield made
 
 
@@ -122,29 +124,29 @@ def test_a_machine_that_lacks_apgcn_is_said(executor, monkeypatch):
 
 def test_a_cluster_without_gpu_has_none(cluster):
     with pytest.raises(MissingDevice, match="needs a GPU in the Ray cluster"):
-        OnRay(cluster.address, device="cuda")
+        RayExecutor(cluster.address, device="cuda")
 
 
 def test_tasks_ask_for_what_their_packs_are_estimated_to_need(cluster):
-    with OnRay(cluster.address) as executor:
+    with RayExecutor(cluster.address) as executor:
         one, three = (
-            executor.request(PlannedPack.of(Condition.of_paper("cora", "apgcn").first_runs(runs), "cpu"))
+            executor.request(PlannedBatch.of(RunConfig.from_preset("cora", "apgcn").first_runs(runs), "cpu"))
             for runs in (1, 3)
         )
-        need = need_of(Condition.of_paper("cora", "apgcn"), device="cpu")
+        need = need_of(RunConfig.from_preset("cora", "apgcn"), device="cpu")
         assert one == {"num_cpus": 1, "memory": ray_executor.PROCESS + need.shared + need.per_run}
         assert three["memory"] - one["memory"] == 2 * need.per_run
 
 
 def test_a_task_that_no_machine_can_take_any_more_asks_for_less(executor, tmp_path, monkeypatch):
     """As if a larger machine had been there when the first was given out."""
-    usual, asked = OnRay.request, []
+    usual, asked = RayExecutor.request, []
 
     def request(self, pack):
         asked.append(pack.key)
         return {**usual(self, pack), **({"memory": 2**44} if len(asked) == 1 else {})}
 
-    monkeypatch.setattr(OnRay, "request", request)
+    monkeypatch.setattr(RayExecutor, "request", request)
     (tmp_path / pack_of(0).key).touch()  # nobody dies
     ((pack, _),) = executor.run(partial(dying_once, folder=tmp_path), [pack_of(0)], lambda pack, share: None)
     assert asked == [pack.key, pack.key]
@@ -163,7 +165,7 @@ def test_a_machine_that_dies_changes_nothing(cluster, tmp_path):
     fill(Store(tmp_path / "here"), plan(), command="test")
     finished, heard = [], []
 
-    class Watch(Nobody):
+    class Watch(NullProgress):
         def progress(self, pack, share):
             heard.append(share)
 
@@ -172,7 +174,7 @@ def test_a_machine_that_dies_changes_nothing(cluster, tmp_path):
             if len(finished) == 3:
                 cluster.remove_node(cluster.workers.pop(), allow_graceful=False)
 
-    with OnRay(cluster.address) as executor:
+    with RayExecutor(cluster.address) as executor:
         assert "2 processors" in str(executor)
         fill(Store(tmp_path / "there"), plan(), executor=executor, command="test", watch=Watch())
         wait_for_one_processor(executor)

@@ -17,12 +17,12 @@ from helpers import TESTS
 from helpers.fake_records import results
 from helpers.run_small_plan import small_plan
 
-from apgcn.benchmark.config import Condition
-from apgcn.benchmark.executors import InProcess, Processes
+from apgcn.benchmark.config import RunConfig
+from apgcn.benchmark.executors import ProcessExecutor, SerialExecutor
 from apgcn.benchmark.graph_cache import from_file
-from apgcn.benchmark.records import Record
+from apgcn.benchmark.records import PlannedBatch, Record
 from apgcn.benchmark.runner import _claimed, fill
-from apgcn.benchmark.scheduler import PlannedPack, packs_for, replaced
+from apgcn.benchmark.scheduler import packs_for, replaced
 from apgcn.benchmark.store import Store
 from apgcn.benchmark.worker import run_of, train_planned
 from apgcn.errors import ApgcnError, InvalidInput, MissingFile, WorkerDied
@@ -98,7 +98,7 @@ def test_a_pack_that_was_torn_is_trained_again_as_it_was(undisturbed, tmp_path):
     assert results(tmp_path) == results(undisturbed)
     assert tmp_path.joinpath("runs.jsonl").read_bytes().startswith(b"".join(lines[:4]))
     assert len(before) == 4
-    assert all(record.pack_runs == 3 for record in Store(tmp_path).records.values())
+    assert all(record.batch_runs == 3 for record in Store(tmp_path).records.values())
 
 
 def test_two_processes_fill_one_store_together(undisturbed, tmp_path):
@@ -151,9 +151,9 @@ def _alive(pid):
         return False
 
 
-def _until(condition, seconds=30):
+def _until(run_config, seconds=30):
     end = time.monotonic() + seconds
-    while not condition():
+    while not run_config():
         assert time.monotonic() < end, "it took too long"
         time.sleep(0.05)
 
@@ -162,7 +162,7 @@ def test_what_another_process_trains_is_waited_for_and_taken_over_when_it_dies(t
     """A claim is held for a while; then the holder is gone without a record."""
     store = Store(tmp_path)
     plan = small_plan(2)
-    (pack,) = packs_for(store, plan, device="cpu", most=lambda condition: 3)
+    (pack,) = packs_for(store, plan, device="cpu", most=lambda run_config: 3)
     claim = Store(tmp_path).claim(pack)
     assert store.claim(pack) is None
 
@@ -187,28 +187,28 @@ def test_what_another_process_trains_is_waited_for_and_taken_over_when_it_dies(t
 def test_a_pack_that_was_planned_anew_is_left_to_the_later_plan(tmp_path):
     """A second process came with less memory and divided what the first had not begun."""
     store, plan = Store(tmp_path), small_plan(4)
-    (large,) = packs_for(store, plan, device="cpu", most=lambda condition: 4)
+    (large,) = packs_for(store, plan, device="cpu", most=lambda run_config: 4)
     assert not replaced(store, large)
-    small = packs_for(Store(tmp_path), plan, device="cpu", most=lambda condition: 2)
+    small = packs_for(Store(tmp_path), plan, device="cpu", most=lambda run_config: 2)
     assert replaced(store, large)
     assert not any(replaced(store, pack) for pack in small)
     assert list(_claimed(store, [large], {})) == []
     fill(store, plan)
-    assert {record.pack_runs for record in store.records.values()} == {2}
+    assert {record.batch_runs for record in store.records.values()} == {2}
 
 
 def test_a_begun_pack_stays_as_it_is_even_if_it_is_too_large_now(tmp_path):
     store, plan = Store(tmp_path), small_plan(3)
-    (pack,) = packs_for(store, plan, device="cpu", most=lambda condition: 3)
+    (pack,) = packs_for(store, plan, device="cpu", most=lambda run_config: 3)
     begun = train_planned(pack, lambda share: None, device="cpu", command="")
     store.keep(pack, begun.records[:1], begun.steps)
-    assert packs_for(store, plan, device="cpu", most=lambda condition: 1) == [pack]
+    assert packs_for(store, plan, device="cpu", most=lambda run_config: 1) == [pack]
 
 
 def test_steps_of_a_pack_that_was_trained_again_stay_those_of_their_records(tmp_path):
     """On a GPU the second training may round differently: old records keep their rows, new ones bring theirs."""
     store, plan = Store(tmp_path), small_plan(3)
-    pack = PlannedPack.of(plan, "cuda")
+    pack = PlannedBatch.of(plan, "cuda")
     first = train_planned(pack, lambda share: None, device="cpu", command="")
     again = np.full_like(first.steps, 7)
     store.keep(pack, first.records[:2], first.steps)
@@ -218,7 +218,7 @@ def test_steps_of_a_pack_that_was_trained_again_stay_those_of_their_records(tmp_
 
 
 def test_nothing_is_left_to_do_when_it_is_done(undisturbed):
-    class Refusing(InProcess):
+    class Refusing(SerialExecutor):
         def run(self, function, items, watch):
             raise AssertionError("there is nothing to run")
 
@@ -237,50 +237,50 @@ def test_a_larger_plan_keeps_what_is_there_and_trains_the_rest(tmp_path):
 
 def test_packs_planned_for_another_device_are_planned_anew_unless_begun(tmp_path):
     store, plan = Store(tmp_path), small_plan(6)
-    before = packs_for(store, plan, device="cpu", most=lambda condition: 3)
+    before = packs_for(store, plan, device="cpu", most=lambda run_config: 3)
     assert [len(pack.runs) for pack in before] == [3, 3]
     begun = train_planned(before[0], lambda share: None, device="cpu", command="")
     store.keep(before[0], begun.records[:1], begun.steps)
-    after = packs_for(store, plan, device="cuda", most=lambda condition: 100)
+    after = packs_for(store, plan, device="cuda", most=lambda run_config: 100)
     assert after[0] == before[0]
     assert (after[1].device, after[1].runs) == ("cuda", before[1].runs)
-    assert packs_for(store, plan, device="cuda", most=lambda condition: 100) == after
+    assert packs_for(store, plan, device="cuda", most=lambda run_config: 100) == after
 
 
 @pytest.mark.parametrize("written", range(6))
 def test_a_kill_while_packs_are_planned_does_not_change_them(tmp_path, written):
     plan = small_plan(45)
-    whole = packs_for(Store(tmp_path / "whole"), plan, device="cpu", most=lambda condition: 8)
+    whole = packs_for(Store(tmp_path / "whole"), plan, device="cpu", most=lambda run_config: 8)
     torn = Store(tmp_path / "torn")
     torn.plan(whole[:written])
-    assert packs_for(torn, plan, device="cpu", most=lambda condition: 8) == whole
+    assert packs_for(torn, plan, device="cpu", most=lambda run_config: 8) == whole
 
 
 def test_packs_that_no_longer_fit_are_divided(tmp_path):
     store, plan = Store(tmp_path), small_plan(6)
-    packs_for(store, plan, device="cpu", most=lambda condition: 6)
-    assert [len(pack.runs) for pack in packs_for(store, plan, device="cpu", most=lambda condition: 2)] == [2, 2, 2]
+    packs_for(store, plan, device="cpu", most=lambda run_config: 6)
+    assert [len(pack.runs) for pack in packs_for(store, plan, device="cpu", most=lambda run_config: 2)] == [2, 2, 2]
 
 
 def test_a_pack_that_somebody_trains_is_left_as_it_is(tmp_path):
     store, plan = Store(tmp_path), small_plan(6)
-    (pack,) = packs_for(store, plan, device="cpu", most=lambda condition: 6)
+    (pack,) = packs_for(store, plan, device="cpu", most=lambda run_config: 6)
     claim = Store(tmp_path).claim(pack)
-    assert packs_for(store, plan, device="cuda", most=lambda condition: 2) == [pack]
+    assert packs_for(store, plan, device="cuda", most=lambda run_config: 2) == [pack]
     claim.give_back()
 
 
 def test_a_record_says_what_the_training_found(tmp_path):
     """The same pack, trained without any of the machinery of plans and stores."""
-    from apgcn import clean, load, paper_settings, split_for_test, train
+    from apgcn import clean, load, preset_config, split_for_test, train
     from apgcn.training.runs import Run
 
     plan = small_plan(3)
     store = Store(tmp_path)
     fill(store, plan, command="apgcn reproduce something")
     graph = clean(load("cora"))
-    model, training = paper_settings("cora", hidden=8, max_epochs=6)
-    runs = [Run(split_for_test(graph.labels, key.split), key.initialisation, "cora") for key in plan]
+    model, training = preset_config("cora", hidden_channels=8, max_epochs=6)
+    runs = [Run(split_for_test(graph.labels, key.split), key.init, "cora") for key in plan]
     for key, result in zip(plan, train(graph, runs, model, training), strict=True):
         record = store.records[key.text]
         assert record.test_accuracy == result.test_accuracy
@@ -291,7 +291,7 @@ def test_a_record_says_what_the_training_found(tmp_path):
         assert record.steps_histogram == tuple(np.bincount(result.steps, minlength=11)[1:])
         assert (record.epochs, record.best_epoch) == (result.epochs, result.best_epoch)
         assert np.array_equal(store.mean_steps([record]), result.steps)
-        assert record.settings == {**vars(model), **vars(training)}
+        assert record.hyperparameters == {**vars(model), **vars(training)}
         assert record.command == "apgcn reproduce something"
         assert set(record.versions) - {"numba", "triton"} == {"apgcn", "python", "torch", "numpy", "scipy"}
     seconds = [store.records[key.text].seconds for key in plan]
@@ -299,9 +299,9 @@ def test_a_record_says_what_the_training_found(tmp_path):
 
 
 def test_validation_runs_have_no_test_accuracy(tmp_path):
-    condition = Condition.of_paper("cora", "apgcn", hidden=4, max_epochs=2, purpose="validation")
+    run_config = RunConfig.from_preset("cora", "apgcn", hidden_channels=4, max_epochs=2, seed_set="validation")
     store = Store(tmp_path)
-    fill(store, condition.first_runs(1))
+    fill(store, run_config.first_runs(1))
     (record,) = store.records.values()
     assert record.test_accuracy is None
     assert 0 < record.validation_accuracy < 1
@@ -311,9 +311,9 @@ def test_validation_runs_have_no_test_accuracy(tmp_path):
 def test_labels_a_class_change_the_training_set_and_the_key(tmp_path):
     store = Store(tmp_path)
     for labels in (5, 20):
-        condition = Condition.of_paper("cora", "apgcn", hidden=4, max_epochs=2, per_class=labels)
-        fill(store, condition.first_runs(1))
-        assert len(run_of(condition.first_runs(1)[0]).split.train) == 7 * labels
+        run_config = RunConfig.from_preset("cora", "apgcn", hidden_channels=4, max_epochs=2, train_per_class=labels)
+        fill(store, run_config.first_runs(1))
+        assert len(run_of(run_config.first_runs(1)[0]).split.train) == 7 * labels
     few, usual = store.records.values()
     assert few.key.replace("labels=5", "labels=20") == usual.key
 
@@ -338,14 +338,14 @@ def dying(item, report):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("executor", [InProcess(), Processes(2)], ids=["in process", "processes"])
+@pytest.mark.parametrize("executor", [SerialExecutor(), ProcessExecutor(2)], ids=["in process", "processes"])
 def test_an_executor_does_every_item_once(executor):
     heard = []
     outcomes = dict(executor.run(doubled, range(7), lambda item, share: heard.append((item, share))))
     assert {item: value for item, (_, value) in outcomes.items()} == {item: 2 * item for item in range(7)}
     pids = {pid for pid, _ in outcomes.values()}
     assert len(pids) <= executor.at_once
-    assert (os.getpid() in pids) == isinstance(executor, InProcess)
+    assert (os.getpid() in pids) == isinstance(executor, SerialExecutor)
     assert (0, 0.5) in heard
 
 
@@ -357,7 +357,7 @@ def test_an_item_is_taken_only_when_it_can_begin():
             taken.append(item)
             yield item
 
-    outcomes = Processes(2).run(doubled, items(), lambda item, share: None)
+    outcomes = ProcessExecutor(2).run(doubled, items(), lambda item, share: None)
     next(outcomes)
     assert len(taken) == 2
     outcomes.close()
@@ -373,7 +373,7 @@ def test_an_item_is_taken_only_when_it_can_begin():
 )
 def test_what_happens_in_a_worker_is_said_here(function, error, words):
     with pytest.raises(error, match=words):
-        list(Processes(1).run(function, [1], lambda item, share: None))
+        list(ProcessExecutor(1).run(function, [1], lambda item, share: None))
 
 
 def dying_afterwards(item, report):
@@ -382,14 +382,14 @@ def dying_afterwards(item, report):
 
 
 def test_a_worker_that_dies_between_two_items_is_said_too():
-    outcomes = Processes(1).run(dying_afterwards, [1, 2], lambda item, share: None)
+    outcomes = ProcessExecutor(1).run(dying_afterwards, [1, 2], lambda item, share: None)
     assert next(outcomes) == (1, 1)
     time.sleep(1)
     with pytest.raises(WorkerDied, match="status 9"):
         list(outcomes)
 
 
-@pytest.mark.parametrize("executor", [InProcess(), Processes(2)], ids=["in process", "processes"])
+@pytest.mark.parametrize("executor", [SerialExecutor(), ProcessExecutor(2)], ids=["in process", "processes"])
 def test_an_interruption_ends_the_workers_and_gives_claims_back(tmp_path, executor):
     class Interrupting:
         def planned(self, packs): ...
@@ -414,7 +414,7 @@ def test_an_interruption_ends_the_workers_and_gives_claims_back(tmp_path, execut
 def test_a_store_that_may_only_be_read_can_be_looked_at(tmp_path, monkeypatch):
     store = Store(tmp_path)
     fill(store, small_plan(1))
-    pack = PlannedPack.of(small_plan(1), "cpu")
+    pack = PlannedBatch.of(small_plan(1), "cpu")
     (tmp_path / "locks" / f"{pack.key}.lock").touch()
 
     def refused(self, pack):
@@ -432,7 +432,7 @@ def test_a_graph_that_cannot_be_had_is_said_before_anything_is_written(tmp_path,
     monkeypatch.setattr("apgcn.data.download._download", _not_there)
     from_file.cache_clear()
     with pytest.raises(MissingFile):
-        fill(Store(tmp_path / "store"), Condition.of_paper("pubmed", "apgcn").first_runs(1))
+        fill(Store(tmp_path / "store"), RunConfig.from_preset("pubmed", "apgcn").first_runs(1))
     assert not (tmp_path / "store").exists()
 
 
@@ -450,9 +450,9 @@ def out_of_memory(item, report):
 
 def test_what_goes_wrong_in_a_worker_is_told_apart():
     with pytest.raises(ApgcnError, match="No space left"):
-        list(Processes(1).run(full, [1], lambda item, share: None))
+        list(ProcessExecutor(1).run(full, [1], lambda item, share: None))
     with pytest.raises(RuntimeError, match="MemoryError"):
-        list(Processes(1).run(out_of_memory, [1], lambda item, share: None))
+        list(ProcessExecutor(1).run(out_of_memory, [1], lambda item, share: None))
 
 
 @pytest.mark.parametrize(
@@ -464,15 +464,15 @@ def test_what_goes_wrong_in_a_worker_is_told_apart():
         {"runs": [[1, 2, 3]]},
         {"runs": [[1.5, 0]]},
         {"runs": [[-1, 0]]},
-        {"condition": None},
-        {"condition": {}},
+        {"run_config": None},
+        {"run_config": {}},
         {"key": "another"},
     ],
 )
 def test_a_planned_pack_that_was_edited_is_refused(change):
-    line = json.loads(json.dumps(PlannedPack.of(small_plan(3), "cpu").line))
+    line = json.loads(json.dumps(PlannedBatch.of(small_plan(3), "cpu").line))
     with pytest.raises(InvalidInput):
-        PlannedPack.of_line({**line, **change})
+        PlannedBatch.of_line({**line, **change})
 
 
 @pytest.mark.parametrize(
@@ -492,14 +492,14 @@ def test_a_planned_pack_that_was_edited_is_refused(change):
         ("steps_row", -1),
         ("epochs", 10**400),
         ("seconds", float("inf")),
-        ("per_class", "20"),
-        ("purpose", "both"),
+        ("train_per_class", "20"),
+        ("seed_set", "both"),
         ("dataset", None),
         ("command", "\ud800"),
-        ("settings", {"hidden": [1]}),
-        ("settings", []),
+        ("hyperparameters", {"hidden_channels": [1]}),
+        ("hyperparameters", []),
         ("versions", {"torch": 2}),
-        ("initialisation", 1),
+        ("init", 1),
         ("key", "another"),
     ],
 )
@@ -513,8 +513,8 @@ def test_a_record_with_a_value_that_cannot_be_is_refused(undisturbed, field, val
 
 
 def test_a_planned_pack_survives_being_written():
-    pack = PlannedPack.of(small_plan(3), "cpu")
-    assert PlannedPack.of_line(json.loads(json.dumps(pack.line))) == pack
+    pack = PlannedBatch.of(small_plan(3), "cpu")
+    assert PlannedBatch.of_line(json.loads(json.dumps(pack.line))) == pack
 
 
 def test_a_record_survives_being_written(undisturbed):

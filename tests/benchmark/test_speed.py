@@ -8,14 +8,14 @@ import torch
 from helpers import ROOT
 from helpers.graphs import random_graph
 
-from apgcn import APGCNSettings
+from apgcn import APGCNConfig
 from apgcn.benchmark.speed.pyg_baselines import _halting
 from apgcn.benchmark.speed.targets import TARGETS, standing
 from apgcn.cli import main
 from apgcn.data.synthetic import synthetic_graph
 from apgcn.errors import InvalidInput
-from apgcn.ops.device_graph import GraphTensors
-from apgcn.ops.rng import Noise
+from apgcn.ops.device_graph import DeviceGraph
+from apgcn.ops.rng import RandomStream
 
 
 def bench(*arguments) -> dict:
@@ -41,10 +41,10 @@ def test_bench_says_how_fast_this_machine_is():
 def test_the_peer_computes_what_we_compute():
     """With dropout off and the same weights: output, steps and remainder."""
     graph = random_graph(40, edges=90, features=6)
-    tensors, settings = GraphTensors.of(graph), APGCNSettings(max_steps=5, edge_dropout=0.5)
-    ours = settings.build(tensors, Noise([1])).propagation
+    tensors, hyperparameters = DeviceGraph.of(graph), APGCNConfig(max_steps=5, edge_dropout=0.5)
+    ours = hyperparameters.build(tensors, RandomStream([1])).propagation
     ours.halting_unit.weight.data.mul_(4)
-    theirs = _halting(graph.num_classes, settings).eval()
+    theirs = _halting(graph.num_classes, hyperparameters).eval()
     theirs.unit.weight.data = ours.halting_unit.weight.data[0].T
     theirs.unit.bias.data = ours.halting_unit.bias.data.flatten()
     seeds = 3 * torch.randn(1, 40, graph.num_classes, generator=torch.manual_seed(0))
@@ -133,4 +133,4 @@ def test_too_large_a_graph_is_refused_before_anything_is_allocated(monkeypatch):
 
     monkeypatch.setattr("apgcn.training.batching.memory_of", lambda device: 10**6)
     with pytest.raises(InvalidInput, match=r"needs about .* bytes of memory .*make max_steps or hidden smaller"):
-        fitting(random_graph(400, edges=900), APGCNSettings(), torch.device("cpu"))
+        fitting(random_graph(400, edges=900), APGCNConfig(), torch.device("cpu"))

@@ -24,17 +24,17 @@ from apgcn.inference.calibration import expected_calibration_error, reliability,
 from apgcn.inference.fit import fit
 from apgcn.inference.halting_benchmark import compare
 from apgcn.inference.onnx import Answering, write_onnx
-from apgcn.inference.splits import hold_out, without
+from apgcn.inference.splits import stratified_split, without
 from apgcn.inference.tuning import tune
 from apgcn.io.csv import write_csv
 from apgcn.io.graphml import write_graphml
 from apgcn.io.registry import read_table
-from apgcn.models.ap_appnp import APAPPNPSettings
-from apgcn.models.ap_arma import APARMASettings
-from apgcn.models.apgcn import APGCNSettings
-from apgcn.models.gcn import GCNSettings
-from apgcn.models.registry import settings_of
-from apgcn.training.config import TrainingSettings
+from apgcn.models.ap_appnp import APAPPNPConfig
+from apgcn.models.ap_arma import APARMAConfig
+from apgcn.models.apgcn import APGCNConfig
+from apgcn.models.gcn import GCNConfig
+from apgcn.models.registry import config_class
+from apgcn.training.config import TrainingConfig
 from apgcn.training.search_space import searched
 
 QUICK = ["--set", "max_epochs=200"]
@@ -63,7 +63,7 @@ def tables(tmp_path_factory):
 def model(tables):
     given = ["--edges", tables / "edges.csv", "--nodes", tables / "nodes.csv", "--label", "topic"]
     out = tables / "models" / "topics"
-    assert run(["train", *map(str, given), "--out", str(out), "--runs", "2", "--test-share", "0.2", *QUICK]) == 0
+    assert run(["train", *map(str, given), "--out", str(out), "--runs", "2", "--test-size", "0.2", *QUICK]) == 0
     return out
 
 
@@ -96,9 +96,9 @@ def test_new_nodes_get_what_they_would_get_in_the_whole_graph(model, tables, tmp
         lines = [line for line, one in zip(edges[1:], is_new, strict=True) if one == chosen]
         (tmp_path / f"{name}_edges.csv").write_text("\n".join([edges[0], *lines]))
     old = asked_graph(saved, Files(tmp_path / "old_edges.csv", tmp_path / "old_nodes.csv", None), add=False)
-    split = hold_out(old.labels)
+    split = stratified_split(old.labels)
     smaller = SavedModel(
-        fit(old, split, saved.fitted.model, TrainingSettings(max_epochs=1)), old, saved.encoding, saved.reading
+        fit(old, split, saved.fitted.model, TrainingConfig(max_epochs=1)), old, saved.encoding, saved.schema
     )
     smaller.fitted.weights.update(saved.fitted.weights)
     save_model(tmp_path / "smaller", smaller)
@@ -127,8 +127,8 @@ def test_new_nodes_get_what_they_would_get_in_the_whole_graph(model, tables, tmp
         (["predict", "MODEL", "--edges", "EDGES", "--nodes", "NODES", "--out", "NODES"], "must not name what is read"),
         (["explain", "MODEL", "--html", "MODEL/graph.npz"], "--html must not name what is read"),
         (["export", "MODEL", "--onnx", "MODEL/weights.safetensors"], "--onnx must not name what is read"),
-        (["train", "cora", "--test-share", "0.2"], "--test-share is for one's own graph"),
-        ([*OWN, "--out", "m", "--test-share", "0.9"], "--test-share must leave nodes to train: at most 0.7, got 0.9"),
+        (["train", "cora", "--test-size", "0.2"], "--test-size is for one's own graph"),
+        ([*OWN, "--out", "m", "--test-size", "0.9"], "--test-size must leave nodes to train: at most 0.7, got 0.9"),
         (["predict", "nowhere", "--out", "p.csv"], "nowhere must be the folder of a model of one's own graph"),
         (["predict", "MODEL", "--out", "/no/such/place/p.csv"], "--out must name a file in a folder that exists"),
         (["predict", "MODEL", "--out", "."], "--out must name a file, but"),
@@ -140,7 +140,7 @@ def test_new_nodes_get_what_they_would_get_in_the_whole_graph(model, tables, tmp
         (["train", "cora", "--edges", "EDGES", "--nodes", "NODES", "--label", "topic", "--out", "m"], "has no name in"),
         (["train", "cora", "--label", "topic"], "give --edges and --nodes, too"),
         ([*OWN, "--out", "MODEL"], "has files in it"),
-        ([*OWN, "--out", "m", "--test-share", "2"], "--test-share must be in [0, 1), got 2.0"),
+        ([*OWN, "--out", "m", "--test-size", "2"], "--test-size must be in [0, 1), got 2.0"),
         ([*OWN, "--out", "m", "--model", "btfp"], "no weights"),
         ([*OWN, "--out", "m", "--graph", "g.graphml"], "--graph must be given without --edges and --nodes"),
         ([*OWN, "--out", "m", "--tune", "-1"], "tune must be >= 0, got -1"),
@@ -203,7 +203,7 @@ def test_a_model_of_another_version_is_refused_in_words(model, tmp_path):
 def test_a_saved_model_says_what_it_said(tmp_path):
     cora = clean(load("cora"))
     labels = np.where(np.arange(cora.num_nodes) % 5 == 0, cora.labels, -1)
-    fitted = fit(cora, hold_out(labels), APGCNSettings(), TrainingSettings(max_epochs=20), initialisations=2)
+    fitted = fit(cora, stratified_split(labels), APGCNConfig(), TrainingConfig(max_epochs=20), initialisations=2)
     save_model(tmp_path / "model", SavedModel(fitted, cora))
     again = load_model(tmp_path / "model")
     said, told = fitted.predict(cora), again.fitted.predict(again.graph)
@@ -219,7 +219,9 @@ def test_a_saved_model_says_what_it_said(tmp_path):
 def test_what_the_graph_is_called_changes_nothing():
     cora = clean(load("cora"))
     said = [
-        fit(graph, hold_out(cora.labels), APGCNSettings(), TrainingSettings(max_epochs=3)).predict(graph).probabilities
+        fit(graph, stratified_split(cora.labels), APGCNConfig(), TrainingConfig(max_epochs=3))
+        .predict(graph)
+        .probabilities
         for graph in (cora, replace(cora, name="another"))
     ]
     np.testing.assert_array_equal(*said)
@@ -227,14 +229,14 @@ def test_what_the_graph_is_called_changes_nothing():
 
 def test_every_class_is_held_out_and_trained_on():
     labels = np.array([0] * 50 + [1] * 2 + [2] * 3 + [-1] * 20)
-    split = hold_out(labels, stopping=0.2, test=0.2)
+    split = stratified_split(labels, stopping=0.2, test=0.2)
     for name, counts in (("test", [10, 0, 1]), ("stopping", [10, 1, 1]), ("train", [30, 1, 1])):
         assert np.bincount(labels[getattr(split, name)], minlength=3).tolist() == counts, name
-    assert (hold_out(labels, seed=1).train != hold_out(labels).train).any()
+    assert (stratified_split(labels, seed=1).train != stratified_split(labels).train).any()
     with pytest.raises(InvalidInput, match="some class must have two labelled nodes"):
-        hold_out(np.array([0, 1, -1]))
+        stratified_split(np.array([0, 1, -1]))
     with pytest.raises(InvalidInput, match="less than 1 together"):
-        hold_out(labels, stopping=0.6, test=0.5)
+        stratified_split(labels, stopping=0.6, test=0.5)
 
 
 def test_certainty_is_made_as_good_as_it_can_be():
@@ -287,7 +289,7 @@ def test_a_graph_in_one_file(name, tmp_path, monkeypatch, capsys):
 
 def test_a_search_takes_the_best_and_does_not_see_test_labels(tmp_path):
     club = of_a_club(tmp_path)
-    split = hold_out(club.labels, test=0.3)
+    split = stratified_split(club.labels, test=0.3)
     other = club.labels.copy()
     other[split.test] = 1 - other[split.test]
     found = [
@@ -302,7 +304,7 @@ def test_a_search_takes_the_best_and_does_not_see_test_labels(tmp_path):
         tune(club, split, "gcn", dict.fromkeys(searched("gcn"), 0.1), trials=1)
     few = np.where(np.arange(60) < 4, np.arange(60) % 2, -1)
     with pytest.raises(InvalidInput, match="some class must have three labelled nodes"):
-        tune(replace(club, labels=few), hold_out(few), "apgcn", {}, trials=1)
+        tune(replace(club, labels=few), stratified_split(few), "apgcn", {}, trials=1)
 
 
 def test_what_a_search_found_is_trained_and_kept(tmp_path, monkeypatch, capsys):
@@ -344,14 +346,14 @@ def test_another_runtime_says_the_same(model, tmp_path, capsys):
 
 def test_only_ap_gcn_is_exported_frozen_or_not(tmp_path):
     club = of_a_club(tmp_path)
-    frozen = APGCNSettings(penalty=0.05, freeze_halted=True)
-    fitted = fit(club, hold_out(club.labels), frozen, TrainingSettings(max_epochs=150))
+    frozen = APGCNConfig(penalty=0.05, freeze_halted=True)
+    fitted = fit(club, stratified_split(club.labels), frozen, TrainingConfig(max_epochs=150))
     said, links = fitted.predict(club), club.adjacency.tocoo()
     given = (torch.as_tensor(club.features.copy()), torch.as_tensor(np.stack([links.row, links.col])).long())
     probabilities, steps = Answering(fitted)(*given, torch.as_tensor(links.data.copy()))
     np.testing.assert_allclose(probabilities.detach(), said.probabilities, atol=1e-5)
     assert steps.tolist() == said.steps.tolist()
-    fitted = fit(club, hold_out(club.labels), settings_of("gcn")(), TrainingSettings(max_epochs=2))
+    fitted = fit(club, stratified_split(club.labels), config_class("gcn")(), TrainingConfig(max_epochs=2))
     with pytest.raises(InvalidInput, match="must be AP-GCN to be exported, but it is GCN"):
         write_onnx(tmp_path / "m.onnx", fitted)
 
@@ -364,7 +366,7 @@ def test_only_ap_gcn_is_exported_frozen_or_not(tmp_path):
         (("temperature",), -1, "temperature must be a number above 0"),
         (("classes",), ["a"], "the classes of the model must be those of its graph"),
         (("split", "test"), [10**6], "the split's test nodes must be nodes of the graph"),
-        (("settings", "hidden"), 3, "is no model that apgcn"),
+        (("settings", "hidden_channels"), 3, "is no model that apgcn"),
         (("settings", "strange"), 3, "settings strange are not known"),
         (("reading", "label"), 7, "label must be the name of a column"),
         (("encoding", "columns", 0, "scale"), 0, "a scale that is not 0"),
@@ -431,13 +433,13 @@ def test_few_nodes_that_are_all_right_do_not_make_it_certain():
 
 def test_a_trial_that_diverged_does_not_win(tmp_path):
     club = of_a_club(tmp_path)
-    tried = tune(club, hold_out(club.labels), "apgcn", {"learning_rate": 1e30, "max_epochs": 5}, trials=1)
+    tried = tune(club, stratified_split(club.labels), "apgcn", {"learning_rate": 1e30, "max_epochs": 5}, trials=1)
     assert [one.accuracy for one in tried] == [0, 0]
 
 
 def test_what_is_not_finite_is_no_prediction(tmp_path):
     club = of_a_club(tmp_path)
-    fitted = fit(club, hold_out(club.labels), APGCNSettings(), TrainingSettings(max_epochs=3))
+    fitted = fit(club, stratified_split(club.labels), APGCNConfig(), TrainingConfig(max_epochs=3))
     with pytest.raises(InvalidInput, match="is not finite; are the features of the size"):
         fitted.predict(replace(club, features=np.full((60, 2), 3e38)))
 
@@ -445,20 +447,20 @@ def test_what_is_not_finite_is_no_prediction(tmp_path):
 def test_classes_that_are_too_small_are_named():
     labels = np.array([0] * 10 + [1] * 2 + [2] * 5)
     graph = Graph(np.eye(17), np.eye(17), labels, class_names=("large", "small", "medium"))
-    split = hold_out(labels, test=0.2)
+    split = stratified_split(labels, test=0.2)
     assert without(graph, split, asked=("stopping", "test")) == ["too few labelled nodes, so none judges: 'small'."]
     with pytest.raises(InvalidInput, match="labels must hold two classes or more"):
-        hold_out(np.zeros(5, int))
+        stratified_split(np.zeros(5, int))
 
 
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize(
     "settings",
     [
-        APGCNSettings(penalty=0.05),
-        APGCNSettings(penalty=0.05, freeze_halted=True),
-        APAPPNPSettings(penalty=0.05, teleport=0.3),
-        APAPPNPSettings(penalty=0.05, freeze_halted=True),
+        APGCNConfig(penalty=0.05),
+        APGCNConfig(penalty=0.05, freeze_halted=True),
+        APAPPNPConfig(penalty=0.05, teleport=0.3),
+        APAPPNPConfig(penalty=0.05, freeze_halted=True),
     ],
 )
 def test_only_what_is_needed_says_what_all_of_it_says(settings, dense, tmp_path):
@@ -466,7 +468,7 @@ def test_only_what_is_needed_says_what_all_of_it_says(settings, dense, tmp_path)
     club = of_a_club(tmp_path)
     if not dense:
         club = replace(club, features=sparse.csr_matrix(club.features))
-    fitted = fit(club, hold_out(club.labels), settings, TrainingSettings(max_epochs=150), initialisations=2)
+    fitted = fit(club, stratified_split(club.labels), settings, TrainingConfig(max_epochs=150), initialisations=2)
     whole = fitted._whole(club, "cpu")
     assert len(np.unique(whole.steps)) > 2
     some = np.array([5, 0, 59])
@@ -496,7 +498,7 @@ def test_some_nodes_are_asked_for_by_name(model, tmp_path, capsys):
     told = json.loads(capsys.readouterr().out)
     assert told["nodes"] == 2
     assert told["work"]["messages"] < told["work_of_all_steps"]["messages"]
-    assert told["listening_seconds"] is None
+    assert told["propagation_seconds"] is None
     assert told["seconds"] > 0
     assert run(["predict", str(model), "--out", str(tmp_path / "all.csv")]) == 0
     assert re.search(r"computed .* ms, all steps of all nodes .* ms", capsys.readouterr().out)
@@ -506,8 +508,8 @@ def test_some_nodes_are_asked_for_by_name(model, tmp_path, capsys):
 
 def test_what_cannot_be_asked_is_said(tmp_path):
     club = of_a_club(tmp_path)
-    for settings in (APARMASettings(), GCNSettings(), APGCNSettings(max_steps=256)):
-        fitted = fit(club, hold_out(club.labels), settings, TrainingSettings(max_epochs=2))
+    for settings in (APARMAConfig(), GCNConfig(), APGCNConfig(max_steps=256)):
+        fitted = fit(club, stratified_split(club.labels), settings, TrainingConfig(max_epochs=2))
         with pytest.raises(InvalidInput, match=f"not of {settings.title} as it is here; use predict"):
             fitted.asker(club)
         assert fitted.predict(club, [3]).probabilities.shape == (1, len(club.class_names))

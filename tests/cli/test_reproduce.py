@@ -11,7 +11,7 @@ import pytest
 from helpers.fake_records import keep
 from helpers.processes import shell_status
 
-from apgcn.benchmark.config import Condition
+from apgcn.benchmark.config import RunConfig
 from apgcn.benchmark.store import Store
 from apgcn.cli import run
 from apgcn.data.splits import VALIDATION_SEEDS
@@ -24,12 +24,12 @@ def few_epochs(monkeypatch):
     from apgcn.benchmark import config
 
     def quick(model):
-        return {"max_epochs": 3} | ({"hidden": 4} if "hidden" in config.defaults(model) else {})
+        return {"max_epochs": 3} | ({"hidden_channels": 4} if "hidden_channels" in config.defaults(model) else {})
 
-    whole = config.paper_settings
+    whole = config.preset_config
     monkeypatch.setattr(
         config,
-        "paper_settings",
+        "preset_config",
         lambda dataset, *, model, **changes: whole(dataset, model=model, **{**quick(model), **changes}),
     )
 
@@ -58,10 +58,10 @@ def test_reproduce_shows_the_table_and_keeps_the_records(folder, capsys):
 
 def test_waiting_for_another_process_does_not_fill_the_log(folder, capsys):
     """What is left is looked at twice a second; it is said once."""
-    from apgcn.benchmark.scheduler import PlannedPack
+    from apgcn.benchmark.records import PlannedBatch
     from apgcn.cli.progress import watching
 
-    pack = PlannedPack.of(Condition.of_paper("cora", "apgcn").first_runs(3), "cpu")
+    pack = PlannedBatch.of(RunConfig.from_preset("cora", "apgcn").first_runs(3), "cpu")
     with watching(3, lambda: 3) as watch:
         for _ in range(5):
             watch.planned([pack])
@@ -118,7 +118,7 @@ def test_models_are_listed_for_people_and_programs(capsys):
         "AP-GCN",
         "apgcn, paper and published settings",
         "Kipf and Welling",
-        "heads=8, hidden=8, dropout=0.6, l2=0.01",
+        "heads=8, hidden_channels=8, dropout=0.6, l2=0.01",
         "from: PPNP paper",
     ):
         assert part in shown
@@ -148,17 +148,17 @@ def test_tune_searches_what_is_asked_for(folder, capsys):
 def test_status_says_what_is_done_and_left(folder, capsys):
     from apgcn.benchmark.scheduler import packs_for
 
-    condition = Condition.of_paper("cora", "apgcn")
-    packs_for(Store(folder), condition.first_runs(6), device="cpu", most=lambda condition: 3)
+    run_config = RunConfig.from_preset("cora", "apgcn")
+    packs_for(Store(folder), run_config.first_runs(6), device="cpu", most=lambda run_config: 3)
     assert run(["status", str(folder)]) == 0
     shown = capsys.readouterr().out
     assert "0 of 6 runs are done, 6 are left." in shown
     assert "shows when a pack of every model is done" in shown
-    keep(Store(folder), condition, [0.8] * 3)
+    keep(Store(folder), run_config, [0.8] * 3)
     assert run(["status", str(folder), "--json"]) == 0
     now = json.loads(capsys.readouterr().out)
     assert (now["planned"], now["done"], now["left"], now["in_training"]) == (6, 3, 3, 0)
-    assert [(part["dataset"], part["purpose"]) for part in now["parts"]] == [("cora", "test")]
+    assert [(part["dataset"], part["seed_set"]) for part in now["parts"]] == [("cora", "test")]
     assert now["seconds_left"] == pytest.approx(6)
     assert run(["status", str(folder)]) == 0
     assert "about 6.0 s of work are left" in capsys.readouterr().out
@@ -172,14 +172,14 @@ def test_tune_keeps_its_records_in_a_folder_of_its_own_unless_told_otherwise(tmp
 
 
 def test_status_of_a_finished_store_says_so(folder, capsys):
-    keep(Store(folder), Condition.of_paper("cora", "apgcn"), [0.8] * 3)
+    keep(Store(folder), RunConfig.from_preset("cora", "apgcn"), [0.8] * 3)
     assert run(["status", str(folder)]) == 0
     assert "all 3 runs that were planned are done." in capsys.readouterr().out
 
 
 @pytest.fixture
 def kept(folder):
-    keep(Store(folder), Condition.of_paper("cora_ml", "apgcn"), [0.85, 0.86])
+    keep(Store(folder), RunConfig.from_preset("cora_ml", "apgcn"), [0.85, 0.86])
     return str(folder)
 
 
@@ -224,7 +224,7 @@ def test_tune_looks_at_validation_seeds_only(folder, capsys):
     scores = [trial["validation_accuracy"] for trial in found["trials"]]
     assert scores == sorted(scores, reverse=True)
     for record in Store(folder).records.values():
-        assert record.purpose == "validation"
+        assert record.seed_set == "validation"
         assert record.split in VALIDATION_SEEDS
         assert record.test_accuracy is None
     papers = next(trial for trial in found["trials"] if trial["trial"] == 0)
@@ -287,7 +287,7 @@ def test_a_mistake_costs_one_sentence(arguments, sentence, folder, capsys):
 
 def test_a_store_that_is_none_is_said(tmp_path, capsys):
     (tmp_path / "file").write_text("x")
-    keep(Store(tmp_path / "inner"), Condition.of_paper("cora", "apgcn"), [0.8])
+    keep(Store(tmp_path / "inner"), RunConfig.from_preset("cora", "apgcn"), [0.8])
     for command in ("status", "report"):
         for place, sentence in (
             (tmp_path, f"must be a store, but has no records; try {tmp_path / 'inner'}."),
@@ -339,7 +339,7 @@ def test_a_torn_store_is_refused_with_its_line(kept, folder, capsys):
 
 def test_a_record_that_was_edited_is_refused(kept, folder, capsys):
     text = (folder / "runs.jsonl").read_text()
-    (folder / "runs.jsonl").write_text(text.replace('"hidden": 4', '"hidden": 5', 1))
+    (folder / "runs.jsonl").write_text(text.replace('"hidden_channels": 4', '"hidden_channels": 5', 1))
     assert run(["status", kept]) == 2
     assert "line 1 of" in (said := capsys.readouterr().err)
     assert "key must be that of the other fields" in said

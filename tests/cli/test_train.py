@@ -13,7 +13,7 @@ import torch
 from helpers.processes import shell_status
 from safetensors.torch import load_file
 
-from apgcn import APGCNSettings, GraphTensors, Noise
+from apgcn import APGCNConfig, DeviceGraph, RandomStream
 from apgcn._utils.atomic import _umask, new_folder
 from apgcn.cli import run
 from apgcn.cli.render import duration, histogram
@@ -42,13 +42,13 @@ def test_json_is_one_object_and_nothing_else(capsys):
     assert printed.out.count("\n") == 1
     assert (summary["dataset"], summary["model"], summary["runs"]) == ("cora", "apgcn", 2)
     assert summary["settings"]["penalty"] == 0.07
-    assert [line["initialisation"] for line in summary["each_run"]] == [5, 5]
+    assert [line["init"] for line in summary["each_run"]] == [5, 5]
     assert len(summary["steps_histogram"]) == summary["settings"]["max_steps"] == 2
     assert sum(summary["steps_histogram"]) == 2 * 2485
     mean = np.mean([line["test_accuracy"] for line in summary["each_run"]])
     assert summary["accuracy_mean"] == pytest.approx(mean)
     spread = np.ptp([line["test_accuracy"] for line in summary["each_run"]])
-    assert summary["accuracy_interval"] == pytest.approx(spread / 2)  # of two values the bootstrap reaches both
+    assert summary["accuracy_ci95"] == pytest.approx(spread / 2)  # of two values the bootstrap reaches both
     assert summary["epochs_mean"] == 3
     assert summary["seconds"] > 0
 
@@ -83,8 +83,8 @@ def test_out_holds_everything(tmp_path, capsys, cora):
         tested = nodes["sets"] == nodes["set_names"].tolist().index("test")
         right = (nodes["logits"].argmax(-1) == nodes["labels"])[tested].mean()  # equally many in both runs
         assert right == pytest.approx(summary["accuracy_mean"])
-        tensors = GraphTensors.of(cora)
-        network = APGCNSettings(max_steps=2).build(tensors, Noise([0, 0]))
+        tensors = DeviceGraph.of(cora)
+        network = APGCNConfig(max_steps=2).build(tensors, RandomStream([0, 0]))
         network.load_state_dict(load_file(folder / "weights.safetensors"))
         with torch.no_grad():
             np.testing.assert_allclose(network(tensors).output.numpy(), nodes["logits"], rtol=1e-4, atol=1e-5)
@@ -113,11 +113,14 @@ def test_out_holds_everything(tmp_path, capsys, cora):
         (["train", "--model", "gcm"], "unknown model 'gcm'; did you mean 'gcn'?"),
         (["train", "--model", "gcn", "--settings", "mine"], "unknown kind of settings 'mine'; known: paper, published"),
         (["train", "--model", "gcn", "--settings", "tuned"], "gcn has no tuned settings for cora; there are published"),
-        (["train", "--set", "stop_on=accuracy"], "stop_on must be one of either, tie, loss, got 'accuracy'."),
+        (
+            ["train", "--set", "early_stop_mode=accuracy"],
+            "early_stop_mode must be one of either, tie, loss, got 'accuracy'.",
+        ),
         (["models", "gcm"], "unknown model 'gcm'; did you mean 'gcn'?"),
         (["models", "--dataset", "cara"], "unknown dataset 'cara'; did you mean 'cora'?"),
-        (["train", "--set", "hidden"], "--set must be NAME=VALUE, got 'hidden'."),
-        (["train", "--set", "hidden=2.5"], "hidden must be a whole number, got '2.5'."),
+        (["train", "--set", "hidden_channels"], "--set must be NAME=VALUE, got 'hidden'."),
+        (["train", "--set", "hidden_channels=2.5"], "hidden must be a whole number, got '2.5'."),
         (["train", "--set", "watch=test"], "watch must be one of stopping, training, regularised, got 'test'."),
         (["train", "--colour", "red"], "--colour"),
         (["frain"], "frain"),
@@ -263,13 +266,13 @@ def test_datasets_are_listed_for_people_and_programs(capsys, monkeypatch, tmp_pa
     listed = {line["name"]: line for line in json.loads(capsys.readouterr().out)["datasets"]}
     assert listed["pubmed"]["found"] == str(tmp_path / "pubmed.npz")
     assert listed["citeseer"]["found"] is None
-    assert listed["amazon_photo"]["paper"]["watch"] == "training"
+    assert listed["amazon_photo"]["paper"]["monitor"] == "training"
 
 
 def test_any_setting_can_be_set_and_overrides_the_papers(capsys):
-    assert run([*QUICK, "--set", "l2=0.5", "--set", "watch=training", "--set", "halting_every=2", "--json"]) == 0
+    assert run([*QUICK, "--set", "l2=0.5", "--set", "monitor=training", "--set", "halting_interval=2", "--json"]) == 0
     settings = json.loads(capsys.readouterr().out)["settings"]
-    assert (settings["l2"], settings["watch"], settings["halting_every"]) == (0.5, "training", 2)
+    assert (settings["l2"], settings["monitor"], settings["halting_interval"]) == (0.5, "training", 2)
     assert settings["penalty"] == 0.005
 
 

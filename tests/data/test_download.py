@@ -138,9 +138,9 @@ def test_an_unknown_name_gets_the_nearest_one():
 
 @pytest.mark.parametrize("stem", ["{}_", "{}_matrix."])
 def test_both_spellings_are_read_and_pickles_are_left_alone(tmp_path, stem):
-    swap = sparse.csr_matrix([[0, 1.0], [1, 0]])
+    all_to_all = sparse.csr_matrix([[0, 1.0], [1, 0]])
     arrays = {
-        stem.format(prefix) + part: getattr(swap, part)
+        stem.format(prefix) + part: getattr(all_to_all, part)
         for prefix in ("adj", "attr")
         for part in ("data", "indices", "indptr", "shape")
     }
@@ -173,9 +173,9 @@ def test_a_broken_archive_is_told_in_words(tmp_path, content):
     ids=str,
 )
 def test_a_damaged_graph_is_refused_in_words(tmp_path, damage):
-    swap = sparse.csr_matrix([[0, 1.0], [1, 0]])
+    all_to_all = sparse.csr_matrix([[0, 1.0], [1, 0]])
     arrays = {
-        f"{prefix}_{part}": np.asarray(getattr(swap, part))
+        f"{prefix}_{part}": np.asarray(getattr(all_to_all, part))
         for prefix in ("adj", "attr")
         for part in ("data", "indices", "indptr", "shape")
     }

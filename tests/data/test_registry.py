@@ -5,7 +5,7 @@ import json
 import pytest
 from helpers import FIXTURES
 
-from apgcn import VALIDATION_SEEDS, benchmark_runs, paper_settings
+from apgcn import VALIDATION_SEEDS, benchmark_runs, preset_config
 from apgcn.data import CATALOGUE
 from apgcn.data.splits import SETS
 
@@ -29,12 +29,18 @@ def test_the_catalogue_holds_these_graphs():
 
 @pytest.mark.parametrize("name", PAPER)
 def test_the_papers_settings(name):
-    model, training = paper_settings(name)
+    model, training = preset_config(name)
     penalty, l2, dropout, watch = PAPER[name]
-    assert (model.penalty, model.seed_dropout, model.update_dropout) == (penalty, dropout, dropout)
-    assert (training.l2, training.watch) == (l2, watch)
-    assert (model.hidden, model.dropout, model.edge_dropout, model.max_steps, model.epsilon) == (64, 0.5, 0.5, 10, 0.01)
-    assert (model.halting_every, training.learning_rate) == (5, 0.01)
+    assert (model.penalty, model.z0_dropout, model.update_dropout) == (penalty, dropout, dropout)
+    assert (training.l2, training.monitor) == (l2, watch)
+    assert (model.hidden_channels, model.dropout, model.edge_dropout, model.max_steps, model.epsilon) == (
+        64,
+        0.5,
+        0.5,
+        10,
+        0.01,
+    )
+    assert (model.halting_interval, training.learning_rate) == (5, 0.01)
     assert (training.patience, training.max_epochs) == (100, 10_000)
 
 

@@ -27,7 +27,7 @@ def test_the_twenty_published_splits_are_reproduced_node_by_node(benchmark_graph
 
 @pytest.mark.parametrize("draw", [split_for_test, split_for_validation])
 def test_sets_are_disjoint_sorted_and_of_the_asked_sizes(cora, draw):
-    split = draw(cora.labels, 7, visible=1000, per_class=10, stopping=300)
+    split = draw(cora.labels, 7, visible=1000, train_per_class=10, stopping=300)
     sets = [split.train, split.stopping, split.validation, split.test]
     together = np.concatenate(sets)
     assert len(np.unique(together)) == len(together)
@@ -81,12 +81,20 @@ def test_impossible_sets_are_told_in_words(sets, sentence):
     ("labels", "sizes", "sentence"),
     [
         ([0, 1] * 10, {"visible": 21}, "visible must be at most the number of nodes, 20, got 21"),
-        ([0, 1] * 10, {"visible": 20, "per_class": 6, "stopping": 9}, "too small for 21 training and stopping nodes"),
-        ([0] * 18 + [1] * 2, {"visible": 20, "per_class": 3}, "class 1 has 2 visible nodes but per_class asks for 3"),
+        (
+            [0, 1] * 10,
+            {"visible": 20, "train_per_class": 6, "stopping": 9},
+            "too small for 21 training and stopping nodes",
+        ),
+        (
+            [0] * 18 + [1] * 2,
+            {"visible": 20, "train_per_class": 3},
+            "class 1 has 2 visible nodes but per_class asks for 3",
+        ),
         ([0, 1] * 10, {"visible": 20, "stopping": 0}, "stopping must be >= 1, got 0"),
         ([0, -1] * 10, {"visible": 20}, "need a label for every node"),
     ],
 )
 def test_impossible_sizes_are_told_in_words(labels, sizes, sentence):
     with pytest.raises(InvalidInput, match=sentence):
-        split_for_test(labels, 1, **{"per_class": 2, "stopping": 5, **sizes})
+        split_for_test(labels, 1, **{"train_per_class": 2, "stopping": 5, **sizes})

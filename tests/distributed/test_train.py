@@ -29,11 +29,11 @@ from apgcn.distributed.partition import by_metis, check_owners, in_blocks, way_o
 from apgcn.distributed.streaming_npz import Archive
 from apgcn.errors import BrokenFile, InvalidInput, MissingFile, MissingPackage
 from apgcn.inference.bundle import fingerprint, load_model
-from apgcn.models.apgcn import APGCNSettings
-from apgcn.ops.device_graph import GraphTensors
-from apgcn.training.config import TrainingSettings
+from apgcn.models.apgcn import APGCNConfig
+from apgcn.ops.device_graph import DeviceGraph
+from apgcn.training.config import TrainingConfig
 from apgcn.training.runs import benchmark_runs
-from apgcn.training.trainer import Pack
+from apgcn.training.trainer import BatchedTrainer
 
 STILL = ["--set", "dropout=0", "--set", "edge_dropout=0"]
 
@@ -255,7 +255,7 @@ def test_the_recorded_memory_of_two_ranks_is_what_we_claim():
 # --- training ---
 
 
-FROZEN = ["--set", "freeze_halted=true", "--penalty", "1", "--set", "halting_every=1", "--set", "learning_rate=0.03"]
+FROZEN = ["--set", "freeze_halted=true", "--penalty", "1", "--set", "halting_interval=1", "--set", "learning_rate=0.03"]
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def for_a_seed(compare):
     return compare(2)
 
 
-@pytest.mark.parametrize("watching", [[], ["--set", "watch=regularised", "--set", "stop_on=tie"]])
+@pytest.mark.parametrize("watching", [[], ["--set", "monitor=regularised", "--set", "early_stop_mode=tie"]])
 def test_ranks_stop_at_the_epoch_of_one_process(watching, tmp_path):
     common = ["cora", "--set", "patience=3", "--set", "learning_rate=0.05", *STILL, *watching]
 
@@ -336,9 +336,9 @@ def test_with_dropout_one_rank_and_two_stop_where_others_do(ranks, benchmark_gra
     records = [
         record.test_accuracy
         for record in Store(ROOT / "results" / "h200").records.values()
-        if (record.dataset, record.model, record.settings.get("freeze_halted", False)) == ("cora_ml", "apgcn", False)
-        and record.per_class == 20
-        and record.settings["penalty"] == 0.005
+        if (record.dataset, record.model, record.config.get("freeze_halted", False)) == ("cora_ml", "apgcn", False)
+        and record.train_per_class == 20
+        and record.config["penalty"] == 0.005
     ]
     assert len(records) >= 100
     together(ranks, ["cora_ml", "--out", tmp_path / "m"])
@@ -454,9 +454,9 @@ def test_others_wait_while_one_rank_writes(club, tmp_path):
 
 def test_a_pack_that_some_runs_have_left_goes_on(cora, tmp_path):
     """In one process: each run leaves at its own epoch, before the checkpoint or after it."""
-    graph, runs = GraphTensors.of(cora), benchmark_runs(cora, 4)
-    given = graph, runs, APGCNSettings(hidden=8), TrainingSettings(max_epochs=60, patience=4)
-    whole = Pack(*given)
+    graph, runs = DeviceGraph.of(cora), benchmark_runs(cora, 4)
+    given = graph, runs, APGCNConfig(hidden_channels=8), TrainingConfig(max_epochs=60, patience=4)
+    whole = BatchedTrainer(*given)
     while whole.going:
         whole.epoch()
         if len(whole.members) < 4 and not (tmp_path / "c").exists():
@@ -469,7 +469,7 @@ def test_a_pack_that_some_runs_have_left_goes_on(cora, tmp_path):
     with pytest.raises(BrokenFile, match=r"must be a checkpoint, but cannot be read \(it is damaged\); remove it"):
         read_checkpoint(tmp_path / "damaged", {"a": 1})
     assert 0 < len(state["members"]) < 4
-    other = Pack(*given)
+    other = BatchedTrainer(*given)
     restore(other, state, epochs)
     while other.going:
         other.epoch()
@@ -491,7 +491,7 @@ def test_a_checkpoint_of_another_training_is_not_taken(club, tmp_path):
     ended(processes)
     for options, sentence in (
         (["--penalty", "0.3"], "must be of the same training, but the model differs; remove it"),
-        (["--set", "max_epochs=5000", "--set", "patience=5000", "--test-share", "0.3"], "but the split differs"),
+        (["--set", "max_epochs=5000", "--set", "patience=5000", "--test-size", "0.3"], "but the split differs"),
     ):
         found = ended(start(2, ["--graph", club, "--out", out, *options]))
         assert [status for status, _, _ in found] == [2, 2]
@@ -553,7 +553,7 @@ def test_ranks_that_see_different_files_say_so(club, tmp_path):
 
 def test_ranks_that_were_told_different_things_say_so(club, tmp_path):
     arguments = ["--graph", club, "--out", tmp_path / "m"]
-    found = ended(start(2, arguments, arguments_of={1: [*arguments, "--set", "hidden=32"]}))
+    found = ended(start(2, arguments, arguments_of={1: [*arguments, "--set", "hidden_channels=32"]}))
     assert [status for status, _, _ in found] == [2, 2]
     assert "all ranks must train the same, but of rank 1 the model differs" in found[0][2]
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from apgcn.benchmark.config import Condition, RunKey
-from apgcn.benchmark.records import Record
-from apgcn.benchmark.scheduler import PlannedPack
+from apgcn.benchmark.config import RunConfig, RunKey
+from apgcn.benchmark.records import PlannedBatch, Record
 from apgcn.benchmark.store import Store
 
 ORIGIN = {
@@ -22,17 +21,17 @@ ORIGIN = {
 
 def made_record(key: RunKey, test: float | None, steps: Sequence[int], *, row: int = 0, file: str = "", **fields):
     """A record with this test accuracy and these steps of its nodes."""
-    condition = key.condition
-    longest = dict(condition.settings).get("max_steps", 10)
+    run_config = key.run_config
+    longest = dict(run_config.hyperparameters).get("max_steps", 10)
     values = {
         "key": key.text,
-        "dataset": condition.dataset,
-        "model": condition.model,
-        "settings": dict(condition.settings),
-        "per_class": condition.per_class,
-        "purpose": condition.purpose,
+        "dataset": run_config.dataset,
+        "model": run_config.model,
+        "hyperparameters": dict(run_config.hyperparameters),
+        "train_per_class": run_config.train_per_class,
+        "seed_set": run_config.seed_set,
         "split": key.split,
-        "initialisation": key.initialisation,
+        "init": key.init,
         "train_accuracy": 1.0,
         "stopping_accuracy": 0.9,
         "validation_accuracy": 0.8,
@@ -44,17 +43,17 @@ def made_record(key: RunKey, test: float | None, steps: Sequence[int], *, row: i
         "best_epoch": 10,
         "epochs": 20,
         "seconds": 2.0,
-        "pack_runs": 1,
+        "batch_runs": 1,
         **ORIGIN,
     }
     return Record(**{**values, **fields})
 
 
-def keep(store: Store, condition: Condition, accuracies: Sequence[float | None], steps=None, **fields) -> list[Record]:
+def keep(store: Store, run_config: RunConfig, accuracies: Sequence[float | None], steps=None, **fields) -> list[Record]:
     """Put records of the first runs of a condition into a store; `steps` has shape (runs, nodes)."""
-    keys = condition.first_runs(len(accuracies))
+    keys = run_config.first_runs(len(accuracies))
     steps = np.full((len(keys), 4), 3) if steps is None else np.asarray(steps)
-    pack = PlannedPack.of(keys, "cpu")
+    pack = PlannedBatch.of(keys, "cpu")
     records = [
         made_record(key, accuracy, steps[row], row=row, file=Store.steps_file(pack), **fields)
         for row, (key, accuracy) in enumerate(zip(keys, accuracies, strict=True))

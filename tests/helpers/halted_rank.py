@@ -51,20 +51,20 @@ def main(out, *, freeze, everybody):
     from apgcn.distributed.communication import world
     from apgcn.distributed.graph_shard import part_of
     from apgcn.distributed.trainer import PartPack
-    from apgcn.models.apgcn import APGCNSettings
-    from apgcn.ops.device_graph import GraphTensors
-    from apgcn.training.config import TrainingSettings
+    from apgcn.models.apgcn import APGCNConfig
+    from apgcn.ops.device_graph import DeviceGraph
+    from apgcn.training.config import TrainingConfig
     from apgcn.training.runs import Run
-    from apgcn.training.trainer import Pack
+    from apgcn.training.trainer import BatchedTrainer
 
     graph = made_graph()
     nodes = np.arange(2 * HALF)
     split = Split(nodes[::2], nodes[1::4], nodes[3::4])
-    still = {"dropout": 0.0, "edge_dropout": 0.0, "seed_dropout": 0.0, "update_dropout": 0.0}
-    settings = APGCNSettings(hidden=2, max_steps=STEPS, penalty=0.1, freeze_halted=freeze, **still)
-    given = [Run(split, initialisation=0, dataset="halves")], settings, TrainingSettings()
+    still = {"dropout": 0.0, "edge_dropout": 0.0, "z0_dropout": 0.0, "update_dropout": 0.0}
+    hyperparameters = APGCNConfig(hidden_channels=2, max_steps=STEPS, penalty=0.1, freeze_halted=freeze, **still)
+    given = [Run(split, init=0, dataset="halves")], hyperparameters, TrainingConfig()
     if "RANK" not in os.environ:
-        found = computed(Pack(GraphTensors.of(graph), *given), everybody=everybody)
+        found = computed(BatchedTrainer(DeviceGraph.of(graph), *given), everybody=everybody)
     else:
         with world() as ranks:
             owner = np.repeat([0, 1], HALF).astype(np.int16)

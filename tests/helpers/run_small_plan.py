@@ -3,8 +3,8 @@
 import sys
 import time
 
-from apgcn.benchmark.config import Condition, RunKey
-from apgcn.benchmark.executors import InProcess, Processes
+from apgcn.benchmark.config import RunConfig, RunKey
+from apgcn.benchmark.executors import ProcessExecutor, SerialExecutor
 from apgcn.benchmark.graph_cache import cleaned
 from apgcn.benchmark.runner import fill
 from apgcn.benchmark.store import Store
@@ -13,7 +13,7 @@ from apgcn.training import batching
 
 def small_plan(runs: int = 60) -> list[RunKey]:
     """Trainings of a few epochs."""
-    return Condition.of_paper("cora", "apgcn", hidden=8, max_epochs=6).first_runs(runs)
+    return RunConfig.from_preset("cora", "apgcn", hidden_channels=8, max_epochs=6).first_runs(runs)
 
 
 def sleeping(item, report):
@@ -22,9 +22,14 @@ def sleeping(item, report):
 
 
 if __name__ == "__main__":
-    batching.MOST_ON_CPU = 3
+    batching.MAX_ON_CPU = 3
     folder, workers, command = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     cleaned("cora")
     print("ready", flush=True)
     sys.stdin.read()  # until we may begin
-    fill(Store(folder), small_plan(), executor=Processes(workers) if workers > 1 else InProcess(), command=command)
+    fill(
+        Store(folder),
+        small_plan(),
+        executor=ProcessExecutor(workers) if workers > 1 else SerialExecutor(),
+        command=command,
+    )

@@ -7,13 +7,13 @@ import pytest
 import torch
 from scipy import sparse
 
-from apgcn.inference.lazy_propagation import Heard, Listeners, Work, ask
+from apgcn.inference.lazy_propagation import LazyGraph, LazyModel, PropagationCost, ask
 from apgcn.nn.operators import NormalizedAdjacency, PageRank
 from apgcn.nn.propagation import AdaptivePropagation
 from apgcn.ops.device_graph import Adjacency
-from apgcn.ops.dispatch import plainly
+from apgcn.ops.dispatch import reference_kernels
 from apgcn.ops.kernels.adaptive_propagation import Halting
-from apgcn.ops.rng import Noise
+from apgcn.ops.rng import RandomStream
 
 pytest.importorskip("numba")
 
@@ -35,25 +35,25 @@ class Example:
     def __init__(self, seed, *, freeze, teleport=0.0):
         edges = random_edges(seed)
         operator = PageRank(teleport) if teleport else NormalizedAdjacency()
-        self.heard = Heard.of(edges)
+        self.heard = LazyGraph.of(edges)
         layer = AdaptivePropagation(
-            operator, channels=CHANNELS, noise=Noise([seed]), max_steps=STEPS, freeze_halted=freeze
+            operator, channels=CHANNELS, rng=RandomStream([seed]), max_steps=STEPS, freeze_halted=freeze
         )
         layer.halting_unit.weight.data.abs_().add_(0.7)
         layer.halting_unit.bias.data.fill_(-1.5)
-        seeds = 3 * torch.randn(1, NODES, CHANNELS, generator=torch.manual_seed(seed))
-        with torch.no_grad(), plainly():
-            self.full = layer(seeds, Adjacency(edges, device="cpu", dtype=torch.float32))
+        z0 = 3 * torch.randn(1, NODES, CHANNELS, generator=torch.manual_seed(seed))
+        with torch.no_grad(), reference_kernels():
+            self.full = layer(z0, Adjacency(edges, device="cpu", dtype=torch.float32))
         self.steps = self.full.steps[0].numpy()
         self.begun = []
 
         def seeds_of(rows):
             self.begun.extend(rows.tolist())
-            return seeds[0, rows].numpy()
+            return z0[0, rows].numpy()
 
         unit = layer.halting_unit
         halting = Halting(STEPS, layer.epsilon, freeze)
-        self.listeners = Listeners(
+        self.listeners = LazyModel(
             seeds_of,
             unit.weight.detach()[0, :, 0].numpy(),
             float(unit.bias.detach().flatten()[0]),
@@ -104,17 +104,17 @@ def test_what_is_computed_is_what_listeners_can_still_hear(seed, freeze):
         assert found.work.node_steps == np.maximum(need, 0).sum()
         assert found.work.messages == (np.maximum(need, 0) * example.heard.degrees).sum()
         assert sorted(example.begun) == np.flatnonzero(need >= 0).tolist()
-        assert found.work.seeds == (need >= 0).sum()
+        assert found.work.z0 == (need >= 0).sum()
 
 
 def test_who_hears_nobody_is_not_computed_for_nothing():
     """Fifty nodes with edges and many without: one of the fifty asks."""
     core = random_edges(1)
-    heard = Heard.of(sparse.block_diag([core, sparse.csr_matrix((5000, 5000))], format="csr"))
-    listeners = Listeners(
+    heard = LazyGraph.of(sparse.block_diag([core, sparse.csr_matrix((5000, 5000))], format="csr"))
+    listeners = LazyModel(
         lambda rows: np.ones((len(rows), CHANNELS)), np.ones(CHANNELS, np.float32), -9.0, Halting(STEPS, 0.01)
     )
-    assert ask(heard, listeners, np.array([3])).work.seeds <= NODES
+    assert ask(heard, listeners, np.array([3])).work.z0 <= NODES
 
 
 @pytest.mark.parametrize("freeze", [False, True])
@@ -149,10 +149,10 @@ def test_frozen_nodes_cost_nothing_after_their_last_step(seed):
 
 def test_memory_does_not_grow_with_the_steps():
     """Nobody halts: everybody takes all steps, and those before the last are let go."""
-    heard, sizes = Heard.of(random_edges(3)), []
+    heard, sizes = LazyGraph.of(random_edges(3)), []
     unit = np.zeros(CHANNELS, np.float32)
     for steps in (10, 40):
-        listeners = Listeners(lambda rows: np.ones((len(rows), CHANNELS)), unit, -50.0, Halting(steps, 0.01))
+        listeners = LazyModel(lambda rows: np.ones((len(rows), CHANNELS)), unit, -50.0, Halting(steps, 0.01))
         for asked in (np.arange(NODES), np.array([7])):
             ask(heard, listeners, asked)
         sizes.append(len(heard._rooms))
@@ -169,8 +169,8 @@ def test_several_threads_may_ask():
 
 
 def test_work_is_compared_with_that_of_all_steps():
-    heard = Heard.of(random_edges(0))
-    fixed = Work.fixed(nodes=heard.nodes, edges=heard.edges, steps=10, channels=4)
+    heard = LazyGraph.of(random_edges(0))
+    fixed = PropagationCost.fixed(nodes=heard.nodes, edges=heard.edges, steps=10, channels=4)
     assert fixed.node_steps == 10 * NODES
     assert fixed.messages == 10 * heard.edges
     assert fixed.multiply_adds == 4 * (fixed.messages + 2 * fixed.node_steps)
@@ -178,7 +178,7 @@ def test_work_is_compared_with_that_of_all_steps():
 
 
 def test_little_is_not_called_nothing():
-    little, fixed = Work(1, 0, 499, 1), Work(10_000, 0, 1000, 10)
+    little, fixed = PropagationCost(1, 0, 499, 1), PropagationCost(10_000, 0, 1000, 10)
     assert little.beside(fixed) == (
         "computed 1 of 10,000 node-steps (under 0.1 %), 0 of 0 messages (0.0 %), 499 of 1,000 multiply-adds (49.9 %)"
     )
@@ -194,6 +194,6 @@ def test_nobody_else_is_touched():
         begun.extend(rows.tolist())
         return np.ones((len(rows), CHANNELS), np.float32)
 
-    listeners = Listeners(seeds_of, np.ones(CHANNELS, np.float32), -9.0, Halting(STEPS, 0.01))
-    ask(Heard.of(both), listeners, np.array([3]))
+    listeners = LazyModel(seeds_of, np.ones(CHANNELS, np.float32), -9.0, Halting(STEPS, 0.01))
+    ask(LazyGraph.of(both), listeners, np.array([3]))
     assert max(begun) < NODES

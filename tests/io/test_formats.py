@@ -14,9 +14,9 @@ from torch_geometric.data import Data
 from apgcn.data.graph import Graph
 from apgcn.data.npz import read_npz, write_npz
 from apgcn.errors import ApgcnError, InvalidInput
-from apgcn.io.build_graph import Reading, assemble, extend
+from apgcn.io.build_graph import TableSchema, build_graph, extend
 from apgcn.io.csv import delimiter_of, read_csv, write_csv
-from apgcn.io.feature_encoding import Encoding, find_encoding
+from apgcn.io.feature_encoding import FeatureEncoding, find_encoding
 from apgcn.io.graphml import read_graphml, write_graphml
 from apgcn.io.networkx import from_networkx, to_networkx
 from apgcn.io.parquet import read_parquet, write_parquet
@@ -31,7 +31,7 @@ NODES = Table(
     ("id", "kind", "size", "text"),
     [["a", "b", "c", "d"], ["x", "y", "", "x"], ["1", "2", "", "7"], ["red fox", "Red dog!", "", "fox fox"]],
 )
-READING = Reading(label="kind", words=("text",), ignore=())
+READING = TableSchema(label="kind", words=("text",), ignore=())
 
 
 def dense(features):
@@ -48,7 +48,7 @@ def same(graph, other):
 @pytest.fixture
 def own():
     nodes = Table("nodes", NODES.columns, [["a", "b", "c", "d"], ["x", "y", "y", "x"], *NODES.cells[2:]])
-    return assemble(EDGES, nodes, READING, name="own").graph
+    return build_graph(EDGES, nodes, READING, name="own").graph
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_edges_weights_words_and_labels(own):
 
 
 def test_direction_stays_where_it_is_wanted():
-    graph = assemble(EDGES, NODES, Reading(words=("text",), directed=True), name="own").graph
+    graph = build_graph(EDGES, NODES, TableSchema(words=("text",), directed=True), name="own").graph
     assert graph.adjacency.toarray()[0, 1] == 1
     assert graph.adjacency.toarray()[1, 0] == 0
     assert graph.labels.tolist() == [-1] * 4
@@ -107,7 +107,7 @@ def test_counts_that_are_mostly_zero_are_scaled_as_in_the_benchmark():
 
 def test_an_encoding_survives_json_and_another_table():
     encoding, _ = find_encoding(NODES, ["size", "text", "kind"], words=["text"], one_hot=["kind"])
-    again = Encoding.from_json(encoding.as_json())
+    again = FeatureEncoding.from_json(encoding.as_json())
     assert again == encoding
     other = Table("other", ("text", "kind", "size"), [["fox news"], ["z"], ["3"]])
     features, notes = again.encode(other)
@@ -131,8 +131,8 @@ def test_a_graph_extended_is_the_graph_built_at_once():
         return table("edges", EDGES.columns, edges), table("nodes", NODES.columns, nodes)
 
     names = ("x", "y")
-    whole = assemble(*made(links, rows), READING, name="own", encoding=encoding, class_names=names).graph
-    start = assemble(*made(links[:3], rows[:4]), READING, name="own", encoding=encoding, class_names=names).graph
+    whole = build_graph(*made(links, rows), READING, name="own", encoding=encoding, class_names=names).graph
+    start = build_graph(*made(links[:3], rows[:4]), READING, name="own", encoding=encoding, class_names=names).graph
     grown = extend(start, *made(links[3:], rows[4:]), READING, encoding).graph
     same(grown, whole)
     assert grown.node_names == whole.node_names
@@ -152,7 +152,7 @@ def test_parquet_says_what_csv_says(tmp_path):
     graphs = []
     for kind in ("csv", "parquet"):
         tables = [read_table(tmp_path / f"{name}.{kind}") for name in ("edges", "nodes")]
-        graphs.append(assemble(*tables, Reading(words=("text",)), name="own").graph)
+        graphs.append(build_graph(*tables, TableSchema(words=("text",)), name="own").graph)
     same(*graphs)
 
 
@@ -179,8 +179,8 @@ def test_networkx_and_graphml_there_and_back(tmp_path, own):
     x = np.array([[5.0, -1], [2, 3], [0.25, 9], [4, 4]])
     given = replace(own, features=x)
     write_graphml(tmp_path / "own.graphml", given)
-    reading = Reading(label="label")
-    for read in (from_networkx(to_networkx(given), reading), read_graphml(tmp_path / "own.graphml", reading)):
+    schema = TableSchema(label="label")
+    for read in (from_networkx(to_networkx(given), schema), read_graphml(tmp_path / "own.graphml", schema)):
         graph = read.graph
         assert (graph.adjacency != given.adjacency).nnz == 0
         assert graph.node_names == given.node_names
@@ -312,9 +312,9 @@ def test_a_data_may_be_sparse_or_half_as_exact(own):
 
 def test_columns_are_named_by_text():
     with pytest.raises(InvalidInput, match="words must be a list of columns, got 'text'"):
-        Reading(words="text")
+        TableSchema(words="text")
     with pytest.raises(InvalidInput, match="id must be the name of a column, got 3"):
-        Reading(id=3)
+        TableSchema(id=3)
 
 
 def test_an_edge_given_twice_counts_once_in_every_library():
@@ -340,11 +340,11 @@ def test_names_come_back_from_our_archive_as_they_were(tmp_path):
 
 def test_columns_that_are_not_used_are_named():
     edges = Table("edges", ("Source", "Target", "Type", "Weight"), [["a"], ["b"], ["directed"], ["5"]])
-    read = assemble(edges, NODES, replace(READING, label=None), name="own")
+    read = build_graph(edges, NODES, replace(READING, label=None), name="own")
     assert read.graph.adjacency.max() == 5  # as Gephi spells it
     assert "edges: not used: 'Type'; --weight names a column of weights." in read.notes
     again = Table("nodes", (*NODES.columns, "new"), [*NODES.cells, ["1"] * 4])
-    told = assemble(edges, again, read.reading, name="own", encoding=read.encoding, class_names=()).notes
+    told = build_graph(edges, again, read.schema, name="own", encoding=read.encoding, class_names=()).notes
     assert "nodes: not used, because the model does not know them: 'new'." in told
 
 
@@ -352,16 +352,16 @@ def test_another_table_is_read_as_the_first_was():
     """Whatever was found out: the column of ids by its place, that of weights by its name, and that there is none."""
     nodes = Table("nodes", ("key", "size"), [["a", "b"], ["1", "2"]])
     edges = Table("edges", ("from", "to"), [["a"], ["b"]])
-    read = assemble(edges, nodes, Reading(), name="own")
-    assert (read.reading.id, read.reading.source, read.reading.weight) == ("key", "from", "")
-    turned = Table("nodes", ("size", "key"), nodes.cells[::-1])
+    read = build_graph(edges, nodes, TableSchema(), name="own")
+    assert (read.schema.id, read.schema.source, read.schema.weight) == ("key", "from", "")
+    transposed = Table("nodes", ("size", "key"), nodes.cells[::-1])
     weighted = Table("edges", ("from", "to", "weight"), [["a"], ["b"], ["9"]])
-    again = assemble(weighted, turned, read.reading, name="own", encoding=read.encoding)
+    again = build_graph(weighted, transposed, read.schema, name="own", encoding=read.encoding)
     same(again.graph, read.graph)
     assert again.graph.node_names == ("a", "b")
-    first = assemble(weighted, nodes, Reading(), name="own")
+    first = build_graph(weighted, nodes, TableSchema(), name="own")
     with pytest.raises(InvalidInput, match="edges has no column 'weight' for --weight"):
-        assemble(edges, nodes, first.reading, name="own")
+        build_graph(edges, nodes, first.schema, name="own")
 
 
 def test_a_column_of_one_value_stays_near_it():
@@ -393,19 +393,19 @@ def test_a_directed_graphml_says_so_to_the_model(tmp_path):
         graph.nodes[node]["size"] = 1.0
     networkx.write_graphml(graph, tmp_path / "g.graphml")
     read = read_graphml(tmp_path / "g.graphml")
-    assert read.reading.directed
+    assert read.schema.directed
     assert read.graph.num_directed_edges == 2
-    read = from_networkx(graph.to_undirected(), Reading(directed=True))
+    read = from_networkx(graph.to_undirected(), TableSchema(directed=True))
     assert read.graph.num_directed_edges == 4
     assert "graph: its edges have no direction, so both ends hear each other." in read.notes
     with pytest.raises(InvalidInput, match="leave out --id, --source and --target"):
-        from_networkx(graph, Reading(id="size"))
+        from_networkx(graph, TableSchema(id="size"))
 
 
 def test_edges_may_be_added_without_nodes(own):
     encoding, _ = find_encoding(NODES, ["size", "text"], words=["text"])
     more = Table("more", ("source", "target"), [["a"], ["d"]])
-    read = extend(own, more, None, Reading(label="kind", id="id"), encoding)
+    read = extend(own, more, None, TableSchema(label="kind", id="id"), encoding)
     assert read.graph.num_nodes == 4
     assert read.graph.num_directed_edges == own.num_directed_edges + 2
     assert read.notes == []

@@ -21,7 +21,7 @@ from torch_geometric.data import Data
 
 from apgcn.data.npz import read_npz
 from apgcn.errors import ApgcnError
-from apgcn.io.build_graph import Reading, assemble
+from apgcn.io.build_graph import TableSchema, build_graph
 from apgcn.io.csv import read_csv
 from apgcn.io.graphml import read_graphml
 from apgcn.io.networkx import from_networkx
@@ -38,7 +38,7 @@ many = settings(
 COLUMNS = st.sampled_from(["id", "topic", "size", "source", "target", "weight", "text", ""])
 CELLS = st.sampled_from(["a", "b", "c", "", "1", "-1", "nan", "1e999", "x y", '"', "\u0661"]) | st.text(max_size=5)
 READINGS = st.builds(
-    Reading,
+    TableSchema,
     label=st.none() | COLUMNS,
     id=st.none() | COLUMNS,
     source=st.none() | COLUMNS,
@@ -49,7 +49,7 @@ READINGS = st.builds(
     words=st.lists(COLUMNS, max_size=2),
     ignore=st.lists(COLUMNS, max_size=2),
 )
-GOOD = Reading(label="topic")
+GOOD = TableSchema(label="topic")
 MOSTLY_GOOD = st.sampled_from([True, True, True, False]).flatmap(lambda good: st.just(GOOD) if good else READINGS)
 ARRAYS = arrays.arrays(
     dtype=st.sampled_from([np.float32, np.int32, np.int64, np.uint64, np.bool_, np.complex64, "U3", "S2"]),
@@ -88,15 +88,15 @@ def test_csv(tmp_path):
 
     @many
     @given(tables(), st.sampled_from([",", ";", "\t", "|"]), MOSTLY_GOOD, st.binary())
-    def tried(both, delimiter, reading, noise):
+    def tried(both, delimiter, schema, rng):
         contents = [as_csv(rows, delimiter) for rows in both]
-        if len(noise) > 50:
-            contents[0] = noise
+        if len(rng) > 50:
+            contents[0] = rng
         for name, content in zip(("edges.csv", "nodes.csv"), contents, strict=True):
             (tmp_path / name).write_bytes(content)
         made.append(False)
         with suppress(ApgcnError):
-            assemble(read_csv(tmp_path / "edges.csv"), read_csv(tmp_path / "nodes.csv"), reading, name="graph")
+            build_graph(read_csv(tmp_path / "edges.csv"), read_csv(tmp_path / "nodes.csv"), schema, name="graph")
             made[-1] = True
 
     tried()
@@ -132,13 +132,13 @@ def test_parquet(tmp_path):
 
     @many
     @given(parquet_bytes(USUAL[0]), parquet_bytes(USUAL[1]), MOSTLY_GOOD)
-    def tried(edges, nodes, reading):
+    def tried(edges, nodes, schema):
         (tmp_path / "edges.parquet").write_bytes(edges)
         (tmp_path / "nodes.parquet").write_bytes(nodes)
         made.append(False)
         with suppress(ApgcnError):
             pair = read_parquet(tmp_path / "edges.parquet"), read_parquet(tmp_path / "nodes.parquet")
-            assemble(*pair, reading, name="graph")
+            build_graph(*pair, schema, name="graph")
             made[-1] = True
 
     tried()
@@ -164,7 +164,7 @@ def networkx_graphs(draw):
 @given(graph=networkx_graphs(), label=st.sampled_from([None, "topic"]), directed=st.booleans())
 def test_networkx(graph, label, directed):
     with suppress(ApgcnError):
-        from_networkx(graph, Reading(label=label, directed=directed))
+        from_networkx(graph, TableSchema(label=label, directed=directed))
 
 
 @many
@@ -178,7 +178,7 @@ def test_graphml(tmp_path, graph, changes):
         (tmp_path / "graph.graphml").write_bytes(content)
     if (tmp_path / "graph.graphml").exists():
         with suppress(ApgcnError):
-            read_graphml(tmp_path / "graph.graphml", Reading(label="topic"))
+            read_graphml(tmp_path / "graph.graphml", TableSchema(label="topic"))
 
 
 @many
@@ -196,7 +196,7 @@ def test_our_archive(tmp_path, members, directed):
     np.savez(tmp_path / "graph.npz", **(usual | members))
     with suppress(ApgcnError):
         read_npz(tmp_path / "graph.npz")
-        read_graph(tmp_path / "graph.npz", Reading(directed=directed))
+        read_graph(tmp_path / "graph.npz", TableSchema(directed=directed))
 
 
 @many

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from apgcn.errors import ApgcnError
-from apgcn.io.build_graph import Reading, assemble
+from apgcn.io.build_graph import TableSchema, build_graph
 from apgcn.io.registry import read_table
 
 EDGES = "source,target\na,b\nb,c\nc,d\n"
@@ -61,12 +61,14 @@ MISTAKES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("edges", "nodes", "reading", "sentence"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_told_in_words(tmp_path, edges, nodes, reading, sentence):
+@pytest.mark.parametrize(("edges", "nodes", "schema", "sentence"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_told_in_words(tmp_path, edges, nodes, schema, sentence):
     for name, content in (("edges.csv", edges), ("nodes.csv", nodes)):
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ApgcnError) as told:
-        assemble(read_table(tmp_path / "edges.csv"), read_table(tmp_path / "nodes.csv"), Reading(**reading), name="own")
+        build_graph(
+            read_table(tmp_path / "edges.csv"), read_table(tmp_path / "nodes.csv"), TableSchema(**schema), name="own"
+        )
     assert re.search(sentence, str(told.value)), str(told.value)
     assert str(told.value).count("\n") == 0
 
@@ -94,10 +96,10 @@ def test_a_text_among_numbers_is_pointed_at(tmp_path):
     (tmp_path / "edges.csv").write_text("source,target\nn0,n1\n")
     edges, nodes = read_table(tmp_path / "edges.csv"), read_table(tmp_path / "nodes.csv")
     with pytest.raises(ApgcnError, match=r"line 22, column 'size' must be a number .* got '2O'; mend it"):
-        assemble(edges, nodes, Reading(label="topic"), name="own")
-    assert assemble(edges, nodes, Reading(label="topic", ignore=("size",)), name="own").graph.num_features == 1
+        build_graph(edges, nodes, TableSchema(label="topic"), name="own")
+    assert build_graph(edges, nodes, TableSchema(label="topic", ignore=("size",)), name="own").graph.num_features == 1
     (tmp_path / "nodes.csv").write_text("id,topic,size,age\n" + "".join(rows[:5] + rows[20:]))
-    few = assemble(edges, read_table(tmp_path / "nodes.csv"), Reading(label="topic"), name="own")
+    few = build_graph(edges, read_table(tmp_path / "nodes.csv"), TableSchema(label="topic"), name="own")
     assert any("because text: 'size'" in note for note in few.notes)
 
 
@@ -106,8 +108,8 @@ def test_nothing_is_left_out_without_a_word(tmp_path):
     (tmp_path / "nodes.csv").write_text(
         "id,topic,size,colour,name\na,x,1,red,A\nb,y,,red,B\nc,x,3,blue,C\nd,y,4,,D\ne,,5,red,E\n"
     )
-    reading = Reading(label="topic", one_hot=("colour",))
-    read = assemble(read_table(tmp_path / "edges.csv"), read_table(tmp_path / "nodes.csv"), reading, name="own")
+    schema = TableSchema(label="topic", one_hot=("colour",))
+    read = build_graph(read_table(tmp_path / "edges.csv"), read_table(tmp_path / "nodes.csv"), schema, name="own")
     told = " ".join(read.notes)
     for part in (
         "left out 1 edge from a node to itself",

@@ -6,11 +6,11 @@ import torch
 from helpers.graphs import random_graph
 from scipy import sparse
 
-from apgcn import APGCNSettings, Graph
+from apgcn import APGCNConfig, Graph
 from apgcn.errors import InvalidInput
 from apgcn.nn.layers import dropout
-from apgcn.ops.device_graph import GraphTensors
-from apgcn.ops.rng import Noise
+from apgcn.ops.device_graph import DeviceGraph
+from apgcn.ops.rng import RandomStream
 
 
 def thin(graph: Graph) -> Graph:
@@ -19,8 +19,8 @@ def thin(graph: Graph) -> Graph:
 
 
 def test_weights_start_like_torch_linear():
-    graph = GraphTensors.of(random_graph(20, edges=30, features=9))
-    network = APGCNSettings(hidden=400).build(graph, Noise([1, 2]))
+    graph = DeviceGraph.of(random_graph(20, edges=30, features=9))
+    network = APGCNConfig(hidden_channels=400).build(graph, RandomStream([1, 2]))
     bound = 1 / math.sqrt(9)
     for weight in (network.predict.first.weight, network.predict.first.bias):
         assert weight.abs().max() <= bound
@@ -31,8 +31,8 @@ def test_weights_start_like_torch_linear():
 
 def test_dense_and_sparse_features_agree():
     graph = random_graph(20, edges=30)
-    networks = [(GraphTensors.of(one), APGCNSettings()) for one in (graph, thin(graph))]
-    dense, sparse_ = (settings.build(tensors, Noise([1, 2]))(tensors) for tensors, settings in networks)
+    networks = [(DeviceGraph.of(one), APGCNConfig()) for one in (graph, thin(graph))]
+    dense, sparse_ = (config.build(tensors, RandomStream([1, 2]))(tensors) for tensors, config in networks)
     torch.testing.assert_close(dense.output, sparse_.output)
     assert torch.equal(dense.steps, sparse_.steps)
 
@@ -41,18 +41,18 @@ def test_dense_and_sparse_features_give_the_same_gradients():
     graph = random_graph(20, edges=30)
     gradients = []
     for one in (graph, thin(graph)):
-        tensors = GraphTensors.of(one)
-        network = APGCNSettings(dropout=0.0).build(tensors, Noise([1, 2]))
-        network(tensors, Noise([3, 4])).output.square().sum().backward()
+        tensors = DeviceGraph.of(one)
+        network = APGCNConfig(dropout=0.0).build(tensors, RandomStream([1, 2]))
+        network(tensors, RandomStream([3, 4])).output.square().sum().backward()
         gradients.append(network.predict.first.weight.grad)
     torch.testing.assert_close(*gradients)
 
 
 def test_dropout_of_sparse_features_touches_stored_values_alone():
-    tensors = GraphTensors.of(thin(random_graph(50, edges=60, features=40)))
-    dropped = dropout(tensors.features, 0.5, Noise([1, 2]))
-    assert dropped.pattern is tensors.features.pattern
-    assert dropped.dropped.shape == (2, tensors.features.pattern.entries)
+    tensors = DeviceGraph.of(thin(random_graph(50, edges=60, features=40)))
+    dropped = dropout(tensors.features, 0.5, RandomStream([1, 2]))
+    assert dropped.structure is tensors.features.structure
+    assert dropped.dropped.shape == (2, tensors.features.structure.nnz)
     ratio = dropped.dropped / tensors.features.values
     assert set(ratio.unique().tolist()) == {0.0, 2.0}
     assert dropout(tensors.features, 0.5, None) is tensors.features
@@ -61,8 +61,8 @@ def test_dropout_of_sparse_features_touches_stored_values_alone():
 def test_the_forward_pass_is_the_equation_with_listening_switched_off():
     """Without edges every step keeps z^0, so the output is the two-layer network."""
     graph = random_graph(20, edges=0)
-    tensors = GraphTensors.of(graph)
-    network = APGCNSettings().build(tensors, Noise([1]))
+    tensors = DeviceGraph.of(graph)
+    network = APGCNConfig().build(tensors, RandomStream([1]))
     x = torch.from_numpy(graph.features.copy())
     hidden = torch.relu(x @ network.predict.first.weight[0] + network.predict.first.bias[0])
     expected = hidden @ network.predict.second.weight[0] + network.predict.second.bias[0]
@@ -72,36 +72,38 @@ def test_the_forward_pass_is_the_equation_with_listening_switched_off():
 def test_training_drops_the_inputs_of_both_layers_and_the_seeds():
     """The forward pass with noise, worked by hand, with masks read off the tape in the order of the equation."""
     graph = random_graph(20, edges=0)  # nobody to hear: every z^k is z^0
-    tensors = GraphTensors.of(graph)
-    settings = APGCNSettings(hidden=6, dropout=0.25, edge_dropout=0.0, seed_dropout=0.5)
-    network = settings.build(tensors, Noise([1]))
-    tape = Noise([9])
-    x = torch.from_numpy(graph.features.copy()) * tape.keep(20, 5, rate=0.25)
-    hidden = torch.relu(x @ network.predict.first.weight + network.predict.first.bias) * tape.keep(20, 6, rate=0.25)
-    seeds = (hidden @ network.predict.second.weight + network.predict.second.bias) * tape.keep(20, 3, rate=0.5)
-    torch.testing.assert_close(network(tensors, Noise([9])).output, seeds)
+    tensors = DeviceGraph.of(graph)
+    config = APGCNConfig(hidden_channels=6, dropout=0.25, edge_dropout=0.0, z0_dropout=0.5)
+    network = config.build(tensors, RandomStream([1]))
+    tape = RandomStream([9])
+    x = torch.from_numpy(graph.features.copy()) * tape.dropout_mask(20, 5, rate=0.25)
+    hidden = torch.relu(x @ network.predict.first.weight + network.predict.first.bias) * tape.dropout_mask(
+        20, 6, rate=0.25
+    )
+    z0 = (hidden @ network.predict.second.weight + network.predict.second.bias) * tape.dropout_mask(20, 3, rate=0.5)
+    torch.testing.assert_close(network(tensors, RandomStream([9])).output, z0)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"hidden": 7},
+        {"hidden_channels": 7},
         {"dropout": 0.25},
         {"edge_dropout": 0.0},
         {"max_steps": 9},
         {"epsilon": 0.3},
-        {"seed_dropout": 0.5},
+        {"z0_dropout": 0.5},
         {"update_dropout": 0.5},
     ],
     ids=str,
 )
 def test_every_setting_reaches_the_network(change):
-    tensors = GraphTensors.of(random_graph(20, edges=30))
+    tensors = DeviceGraph.of(random_graph(20, edges=30))
     outputs = []
-    for settings in (APGCNSettings(), APGCNSettings(**change)):
-        network = settings.build(tensors, Noise([1]))
+    for config in (APGCNConfig(), APGCNConfig(**change)):
+        network = config.build(tensors, RandomStream([1]))
         network.propagation.halting_unit.bias.data.fill_(-1.5)
-        outputs.append(network(tensors, Noise([2])).output)
+        outputs.append(network(tensors, RandomStream([2])).output)
     assert not torch.allclose(*outputs)
 
 
@@ -111,8 +113,8 @@ def test_renaming_nodes_renames_predictions():
     renamed = Graph(graph.adjacency[order][:, order], features=graph.features[order], labels=graph.labels[order])
     outputs = []
     for one in (graph, renamed):
-        tensors = GraphTensors.of(one)
-        outputs.append(APGCNSettings().build(tensors, Noise([1]))(tensors).output)
+        tensors = DeviceGraph.of(one)
+        outputs.append(APGCNConfig().build(tensors, RandomStream([1]))(tensors).output)
     torch.testing.assert_close(outputs[0][:, order], outputs[1])
 
 
@@ -123,14 +125,14 @@ def test_renaming_nodes_renames_predictions():
         ({"penalty": float("nan")}, "penalty must be finite, got nan"),
         ({"penalty": 10**400}, "penalty must be finite, got a number of 401 digits"),
         ({"max_steps": 0}, "max_steps must be >= 1, got 0"),
-        ({"hidden": 0}, "hidden must be >= 1"),
-        ({"hidden": 2.5}, "hidden must be a whole number, got 2.5"),
-        ({"hidden": 10**30}, "hidden must be <= 2147483647, got a number of 31 digits"),
+        ({"hidden_channels": 0}, "hidden must be >= 1"),
+        ({"hidden_channels": 2.5}, "hidden must be a whole number, got 2.5"),
+        ({"hidden_channels": 10**30}, "hidden must be <= 2147483647, got a number of 31 digits"),
         ({"penalty": "dear"}, "penalty must be a number, got 'dear'"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1\.0"),
         ({"epsilon": -0.5}, "epsilon must be in"),
     ],
 )
-def test_impossible_settings_are_told_in_words(settings, sentence):
+def test_impossible_settings_are_told_in_words(config, sentence):
     with pytest.raises(InvalidInput, match=sentence):
-        APGCNSettings(**settings)
+        APGCNConfig(**config)

@@ -11,40 +11,40 @@ from torch.nn import functional
 
 from apgcn import Graph, benchmark_runs, clean, load
 from apgcn.errors import InvalidInput
-from apgcn.models.appnp import APPNPSettings
-from apgcn.models.arma import ARMASettings
-from apgcn.models.btfp import BtFPSettings, diffused, grown, ridge_regression
-from apgcn.models.cheb import ChebSettings
-from apgcn.models.gat import GATSettings
-from apgcn.models.gcn import GCNSettings
-from apgcn.models.jk import JKSettings
-from apgcn.models.ngcn import NGCNSettings
-from apgcn.models.ppnp import PPNPSettings, page_rank
+from apgcn.models.appnp import APPNPConfig
+from apgcn.models.arma import ARMAConfig
+from apgcn.models.btfp import BtFPConfig, diffused, grown, ridge_regression
+from apgcn.models.cheb import ChebConfig
+from apgcn.models.gat import GATConfig
+from apgcn.models.gcn import GCNConfig
+from apgcn.models.jk import JKConfig
+from apgcn.models.ngcn import NGCNConfig
+from apgcn.models.ppnp import PPNPConfig, page_rank
 from apgcn.models.registry import MODELS
 from apgcn.nn import halting
-from apgcn.ops.device_graph import GraphTensors
-from apgcn.ops.rng import Noise
-from apgcn.ops.sparse import pair_sums, row_softmax
+from apgcn.ops.device_graph import DeviceGraph
+from apgcn.ops.rng import RandomStream
+from apgcn.ops.sparse import edge_add, edge_softmax
 
 FEATURES, CLASSES, NODES = 5, 3, 20
 
 
 @pytest.fixture
-def graph() -> GraphTensors:
-    return GraphTensors.of(random_graph(NODES, edges=30))
+def graph() -> DeviceGraph:
+    return DeviceGraph.of(random_graph(NODES, edges=30))
 
 
 @pytest.fixture
 def edges(graph):
     """(sources, targets) for PyTorch Geometric, without self-loops."""
-    pattern = graph.adjacency.pattern
-    between = pattern.rows != pattern.columns
-    return torch.stack([pattern.columns[between], pattern.rows[between]])
+    structure = graph.adjacency.structure
+    between = structure.rows != structure.columns
+    return torch.stack([structure.columns[between], structure.rows[between]])
 
 
-def two_runs(settings, graph):
+def two_runs(config, graph):
     """A pack whose biases and attentions are not at zero, where a mistake in them would not show."""
-    network = settings.build(graph, Noise([1, 2]))
+    network = config.build(graph, RandomStream([1, 2]))
     for number, parameter in enumerate(network.parameters()):
         parameter.data += 0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(number))
     return network
@@ -66,7 +66,7 @@ def compare(network, graph, theirs):
 def test_gcn_agrees_with_pytorch_geometric(graph, edges):
     from torch_geometric.nn import GCNConv
 
-    network = two_runs(GCNSettings(hidden=4), graph)
+    network = two_runs(GCNConfig(hidden_channels=4), graph)
 
     def theirs(run):
         first, second = GCNConv(FEATURES, 4), GCNConv(4, CLASSES)
@@ -80,7 +80,7 @@ def test_gcn_agrees_with_pytorch_geometric(graph, edges):
 def test_gat_agrees_with_pytorch_geometric(graph, edges):
     from torch_geometric.nn import GATConv
 
-    network = two_runs(GATSettings(heads=2, hidden=4), graph)
+    network = two_runs(GATConfig(heads=2, hidden_channels=4), graph)
 
     def conv(layer, run, inputs, outputs, heads):
         made = GATConv(inputs, outputs, heads=heads)
@@ -105,7 +105,7 @@ def test_gat_agrees_with_pytorch_geometric(graph, edges):
 def test_arma_agrees_with_pytorch_geometric(graph, edges, stacks, depth):
     from torch_geometric.nn import ARMAConv
 
-    network = two_runs(ARMASettings(hidden=4, stacks=stacks, depth=depth), graph)
+    network = two_runs(ARMAConfig(hidden_channels=4, stacks=stacks, depth=depth), graph)
 
     def conv(layer, run, inputs, outputs, act):
         made = ARMAConv(inputs, outputs, stacks, depth, shared_weights=True, act=act)
@@ -125,7 +125,7 @@ def test_arma_agrees_with_pytorch_geometric(graph, edges, stacks, depth):
 def test_jk_agrees_with_pytorch_geometric(graph, edges):
     from torch_geometric.nn import GCN
 
-    network = two_runs(JKSettings(layers=3, hidden=4), graph)
+    network = two_runs(JKConfig(layers=3, hidden_channels=4), graph)
 
     def theirs(run):
         made = GCN(FEATURES, 4, num_layers=3, out_channels=CLASSES, jk="cat")
@@ -141,7 +141,7 @@ def test_jk_agrees_with_pytorch_geometric(graph, edges):
 def test_cheb_agrees_with_pytorch_geometric(graph, edges, order):
     from torch_geometric.nn import ChebConv
 
-    network = two_runs(ChebSettings(hidden=4, order=order), graph)
+    network = two_runs(ChebConfig(hidden_channels=4, order=order), graph)
 
     def conv(layer, run, inputs, outputs):
         made = ChebConv(inputs, outputs, K=order + 1)
@@ -156,8 +156,8 @@ def test_cheb_agrees_with_pytorch_geometric(graph, edges, order):
 
 
 def test_many_steps_of_appnp_are_ppnp(graph):
-    steps = two_runs(APPNPSettings(hidden=4, teleport=0.2, max_steps=200), graph)
-    limit = two_runs(PPNPSettings(hidden=4, teleport=0.2), graph)
+    steps = two_runs(APPNPConfig(hidden_channels=4, teleport=0.2, max_steps=200), graph)
+    limit = two_runs(PPNPConfig(hidden_channels=4, teleport=0.2), graph)
     limit.load_state_dict(steps.state_dict())
     torch.testing.assert_close(limit(graph).output, steps(graph).output)
 
@@ -165,16 +165,16 @@ def test_many_steps_of_appnp_are_ppnp(graph):
 def test_appnp_agrees_with_pytorch_geometric(graph, edges):
     from torch_geometric.nn import APPNP
 
-    network = two_runs(APPNPSettings(hidden=4, teleport=0.15, max_steps=7), graph)
-    seeds = network.predict(graph.features)
-    compare(network, graph, lambda run: APPNP(K=7, alpha=0.15)(seeds[run], edges))
+    network = two_runs(APPNPConfig(hidden_channels=4, teleport=0.15, max_steps=7), graph)
+    z0 = network.predict(graph.features)
+    compare(network, graph, lambda run: APPNP(K=7, alpha=0.15)(z0[run], edges))
 
 
 def test_dropout_of_ppnp_takes_entries_of_the_inverse(graph):
     """With everything else off, the mean of many draws is the output without dropout, and no two are alike."""
-    network = PPNPSettings(hidden=4, dropout=0.0).build(graph, Noise([1]))
-    noise, nodes = Noise([5]), torch.arange(NODES)[None]
-    for draw in (lambda: network(graph, noise).output, lambda: network.at(nodes, graph, noise).output):
+    network = PPNPConfig(hidden_channels=4, dropout=0.0).build(graph, RandomStream([1]))
+    rng, nodes = RandomStream([5]), torch.arange(NODES)[None]
+    for draw in (lambda: network(graph, rng).output, lambda: network.at(nodes, graph, rng).output):
         drawn = torch.stack([draw() for _ in range(2000)])
         spread = drawn.std(0) / 2000**0.5
         assert ((drawn.mean(0) - network(graph).output).abs() < 5 * spread + 1e-6).all()
@@ -183,10 +183,10 @@ def test_dropout_of_ppnp_takes_entries_of_the_inverse(graph):
 
 def test_some_nodes_of_ppnp_are_those_of_all(graph):
     """Without dropout of the matrix: at the nodes that are asked for; elsewhere it is left out."""
-    network = two_runs(PPNPSettings(hidden=4, matrix_dropout=0.0), graph)
+    network = two_runs(PPNPConfig(hidden_channels=4, matrix_dropout=0.0), graph)
     nodes = torch.tensor([[3, 5], [0, 7]])
-    some = network.at(nodes, graph, Noise([8, 9])).output
-    everything = network(graph, Noise([8, 9])).output
+    some = network.at(nodes, graph, RandomStream([8, 9])).output
+    everything = network(graph, RandomStream([8, 9])).output
     for run in range(2):
         torch.testing.assert_close(some[run, nodes[run]], everything[run, nodes[run]])
         others = [node for node in range(NODES) if node not in nodes[run]]
@@ -196,9 +196,9 @@ def test_some_nodes_of_ppnp_are_those_of_all(graph):
 def test_ppnp_refuses_a_graph_that_would_not_fit_before_it_allocates():
     nodes = 5_000_000
     alone = Graph(sparse.csr_matrix((nodes, nodes)), features=np.ones((nodes, 1)), labels=np.arange(nodes) % 2)
-    graph = GraphTensors.of(alone)
+    graph = DeviceGraph.of(alone)
     with pytest.raises(InvalidInput, match=r"5,000,000 x 5,000,000 numbers, which needs 300,000,000,000,000 bytes"):
-        PPNPSettings().build(graph, Noise([1]))
+        PPNPConfig().build(graph, RandomStream([1]))
 
 
 def test_the_inverse_is_that_of_the_closed_form(graph):
@@ -211,18 +211,18 @@ def test_the_inverse_is_found_once_for_a_graph_and_a_teleport(graph):
     first = page_rank(graph.adjacency, 0.3)
     assert page_rank(graph.adjacency, 0.3) is first
     assert not torch.allclose(page_rank(graph.adjacency, 0.2), first)
-    torch.testing.assert_close(page_rank(GraphTensors.of(random_graph(NODES, edges=30)).adjacency, 0.3), first)
+    torch.testing.assert_close(page_rank(DeviceGraph.of(random_graph(NODES, edges=30)).adjacency, 0.3), first)
 
 
 @pytest.mark.parametrize("teleport", [0.0, 1e-5])
 def test_ppnp_refuses_a_teleport_that_leaves_nothing_to_invert(teleport):
     with pytest.raises(InvalidInput, match=r"teleport must be at least 0\.001 for the inverse to be found, got "):
-        PPNPSettings(teleport=teleport)
+        PPNPConfig(teleport=teleport)
 
 
 def test_ngcn_with_one_head_of_power_one_is_a_gcn(graph):
-    network = two_runs(NGCNSettings(hidden=4, heads=1, least_power=1, most_power=1), graph)
-    gcn = two_runs(GCNSettings(hidden=4), graph)
+    network = two_runs(NGCNConfig(hidden_channels=4, heads=1, least_power=1, most_power=1), graph)
+    gcn = two_runs(GCNConfig(hidden_channels=4), graph)
     gcn.w_1.data, gcn.b_1.data = network.w.data[:, 0], network.b.data[:, 0]
     gcn.w_2.data, gcn.b_2.data = network.v.data[:, 0], network.c.data[:, 0]
     torch.testing.assert_close(network(graph).output, gcn(graph).output.log_softmax(-1))  # the same probabilities
@@ -230,7 +230,7 @@ def test_ngcn_with_one_head_of_power_one_is_a_gcn(graph):
 
 def test_ngcn_merges_gcns_over_powers_of_the_matrix(graph):
     """Dense, GCN by GCN: two heads of each power from 0 to 3."""
-    network = two_runs(NGCNSettings(hidden=4, heads=2, most_power=3), graph)
+    network = two_runs(NGCNConfig(hidden_channels=4, heads=2, most_power=3), graph)
     a = (graph.adjacency.normalized @ torch.eye(NODES)[None])[0]
     merged = 0
     for gcn in range(8):
@@ -242,32 +242,32 @@ def test_ngcn_merges_gcns_over_powers_of_the_matrix(graph):
 
 
 def test_softmax_over_rows_equals_a_dense_one_and_its_gradients_finite_differences(graph):
-    pattern = graph.adjacency.pattern
-    scores = 30 * torch.randn(2, pattern.entries, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    structure = graph.adjacency.structure
+    scores = 30 * torch.randn(2, structure.nnz, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     dense = torch.full((2, NODES, NODES), -torch.inf, dtype=torch.float64)
-    dense[:, pattern.rows, pattern.columns] = scores
-    torch.testing.assert_close(row_softmax(pattern, scores), dense.softmax(-1)[:, pattern.rows, pattern.columns])
+    dense[:, structure.rows, structure.columns] = scores
+    torch.testing.assert_close(edge_softmax(structure, scores), dense.softmax(-1)[:, structure.rows, structure.columns])
     scores = (scores / 10).requires_grad_()
-    assert torch.autograd.gradcheck(lambda scores: row_softmax(pattern, scores), scores)
+    assert torch.autograd.gradcheck(lambda scores: edge_softmax(structure, scores), scores)
 
 
 def test_gradients_of_pair_sums_equal_finite_differences():
-    pattern = GraphTensors.of(random_graph(6, edges=7)).adjacency.pattern
+    structure = DeviceGraph.of(random_graph(6, edges=7)).adjacency.structure
     rows, columns = torch.randn(2, 2, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).unbind()
-    found = pair_sums(pattern, rows, columns)
-    torch.testing.assert_close(found[1, 3], rows[1, pattern.rows[3]] + columns[1, pattern.columns[3]])
+    found = edge_add(structure, rows, columns)
+    torch.testing.assert_close(found[1, 3], rows[1, structure.rows[3]] + columns[1, structure.columns[3]])
     arguments = rows.requires_grad_(), columns.requires_grad_()
-    assert torch.autograd.gradcheck(lambda rows, columns: pair_sums(pattern, rows, columns), arguments)
+    assert torch.autograd.gradcheck(lambda rows, columns: edge_add(structure, rows, columns), arguments)
 
 
 # --- Bt.FP ---
 
 
-def path_of_four() -> GraphTensors:
+def path_of_four() -> DeviceGraph:
     """0 - 1 - 2 - 3: the ends speak of different things, the middle of both."""
     path = np.diag(np.ones(3), 1)
     features = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
-    return GraphTensors.of(Graph(path + path.T, features=features, labels=np.array([0, 0, 1, 1])))
+    return DeviceGraph.of(Graph(path + path.T, features=features, labels=np.array([0, 0, 1, 1])))
 
 
 def test_diffused_features_by_hand():
@@ -317,11 +317,11 @@ def test_a_column_that_is_solved_stands_still_while_others_go_on(monkeypatch):
 def test_bootstrapping_does_not_depend_on_the_runs_beside_it():
     """On a real graph, over ten rounds, where one node that joins too early changes all that follows."""
     cora = clean(load("cora"))
-    graph = GraphTensors.of(cora)
-    seeds = torch.tensor(np.stack([run.split.train for run in benchmark_runs(cora, 2)]))
-    together = BtFPSettings().solve(graph, seeds).output
+    graph = DeviceGraph.of(cora)
+    z0 = torch.tensor(np.stack([run.split.train for run in benchmark_runs(cora, 2)]))
+    together = BtFPConfig().solve(graph, z0).output
     for run in range(2):
-        alone = BtFPSettings().solve(graph, seeds[run : run + 1]).output
+        alone = BtFPConfig().solve(graph, z0[run : run + 1]).output
         torch.testing.assert_close(alone[0], together[run], rtol=0, atol=1e-5)
 
 
@@ -339,28 +339,28 @@ def test_the_most_certain_nodes_are_added_as_the_classes_are_shared():
 def test_bootstrapping_by_hand_on_a_path():
     """Seeds at the ends: the middle is settled in the first round, each node with its own end."""
     graph = path_of_four()
-    seeds = torch.tensor([[0, 3]])
-    outcome = BtFPSettings(rounds=1, growth=0.5, ridge=1.0, max_steps=1).solve(graph, seeds)
+    z0 = torch.tensor([[0, 3]])
+    outcome = BtFPConfig(rounds=1, growth=0.5, ridge=1.0, max_steps=1).solve(graph, z0)
     f = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])  # the directions of the test above
     # growth 0.5 of the two nodes of each class is one: nodes 1 and 2 join, so two nodes speak for each class
     torch.testing.assert_close(outcome.output[0], 2 / (2 + 1.0) * f)
-    alone = BtFPSettings(rounds=0, ridge=1.0, max_steps=1).solve(graph, seeds)
+    alone = BtFPConfig(rounds=0, ridge=1.0, max_steps=1).solve(graph, z0)
     torch.testing.assert_close(alone.output[0], 1 / (1 + 1.0) * f)
 
 
 def test_bootstrapping_sees_no_label_but_those_of_the_training_nodes(graph):
     """Neither those of the stopping nodes nor any other."""
-    seeds = torch.tensor([[0, 1, 2, 3]])
-    others = torch.ones(NODES, dtype=torch.bool).index_fill(0, seeds[0], False)
+    z0 = torch.tensor([[0, 1, 2, 3]])
+    others = torch.ones(NODES, dtype=torch.bool).index_fill(0, z0[0], False)
     changed = replace(graph, labels=torch.where(others, (graph.labels + 1) % CLASSES, graph.labels))
-    assert torch.equal(BtFPSettings().solve(changed, seeds).output, BtFPSettings().solve(graph, seeds).output)
+    assert torch.equal(BtFPConfig().solve(changed, z0).output, BtFPConfig().solve(graph, z0).output)
 
 
 def test_bootstrapping_agrees_with_a_dense_run_by_run_loop(graph):
     """The whole algorithm again, in numpy, one run and one node at a time."""
-    settings = BtFPSettings(rounds=3, growth=0.2, ridge=0.3)
-    seeds = torch.tensor([[0, 1, 2, 3], [4, 5, 6, 7]])
-    found = settings.solve(graph, seeds).output.numpy()
+    config = BtFPConfig(rounds=3, growth=0.2, ridge=0.3)
+    z0 = torch.tensor([[0, 1, 2, 3], [4, 5, 6, 7]])
+    found = config.solve(graph, z0).output.numpy()
 
     a = (graph.adjacency.normalized @ torch.eye(NODES)[None])[0].double().numpy()
     x = graph.features.double().numpy()
@@ -369,7 +369,7 @@ def test_bootstrapping_agrees_with_a_dense_run_by_run_loop(graph):
         z = 0.8 * a @ z + 0.2 * x
     f = z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)
     for run in range(2):
-        known = {node: int(graph.labels[node]) for node in seeds[run].tolist()}
+        known = {node: int(graph.labels[node]) for node in z0[run].tolist()}
         for round_number in range(4):
             nodes = list(known)
             y = np.eye(CLASSES)[[known[node] for node in nodes]]
@@ -391,20 +391,20 @@ def test_bootstrapping_agrees_with_a_dense_run_by_run_loop(graph):
 @pytest.mark.parametrize("name", ["ap-appnp", "ap-arma"])
 def test_adaptive_propagation_over_the_steps_of_a_rival(name, graph):
     """Dense: z^k = 0.7 A z^(k-1) W + 0.3 z^0 V; A with loops and W = V = I for APPNP, for ARMA without, and learned."""
-    network = two_runs(MODELS[name](hidden=4, teleport=0.3, max_steps=5), graph)
+    network = two_runs(MODELS[name](hidden_channels=4, teleport=0.3, max_steps=5), graph)
     network.propagation.halting_unit.bias.data.fill_(-0.7)
     if name == "ap-appnp":
         a, w, v = graph.adjacency.normalized, torch.eye(CLASSES), torch.eye(CLASSES)
     else:
         filter = network.propagation.operator
-        a, w, v = graph.adjacency.normalized_without_loops, filter.w.softmax(1), filter.v.softmax(1)
+        a, w, v = graph.adjacency.normalized_without_self_loops, filter.w.softmax(1), filter.v.softmax(1)
         torch.testing.assert_close(w.sum(1), torch.ones(2, CLASSES))
     z = [network.predict(graph.features)]
     for _ in range(5):
         z.append(0.7 * a.to_dense() @ z[-1] @ w + 0.3 * z[0] @ v)
     unit = network.propagation.halting_unit
     h = torch.stack([torch.sigmoid(one @ unit.weight + unit.bias)[..., 0] for one in z[1:]])
-    steps = halting.stopping_times(h)
+    steps = halting.halting_steps(h)
     weights = halting.step_weights(h, steps, halting.remainders(h, steps))
     found = network(graph)
     assert 1 < steps.float().mean() < 5
@@ -414,7 +414,7 @@ def test_adaptive_propagation_over_the_steps_of_a_rival(name, graph):
 
 def test_the_filter_of_ap_arma_learns(graph):
     """Every entry of W and V."""
-    network = two_runs(MODELS["ap-arma"](hidden=4), graph)
+    network = two_runs(MODELS["ap-arma"](hidden_channels=4), graph)
     functional.cross_entropy(network(graph).output.flatten(0, 1), graph.labels.repeat(2)).backward()
     for weight in (network.propagation.operator.w, network.propagation.operator.v):
         assert (weight.grad != 0).all()
@@ -430,18 +430,18 @@ def test_a_class_without_training_nodes_is_never_the_answer():
         class_names=["a", "b", "unused"],
     )
     for rounds in (0, 3):
-        outcome = BtFPSettings(rounds=rounds).solve(GraphTensors.of(alone), torch.arange(20)[None])
+        outcome = BtFPConfig(rounds=rounds).solve(DeviceGraph.of(alone), torch.arange(20)[None])
         assert set(outcome.output[0].argmax(-1).tolist()) == {0, 1}
 
 
 @pytest.mark.parametrize("ridge", [1e-12, 1e60])
 def test_a_ridge_beyond_all_measure_is_told_in_words(ridge):
     with pytest.raises(InvalidInput, match="ridge must be between 1e-09 and 1e\\+09, got "):
-        BtFPSettings(ridge=ridge)
+        BtFPConfig(ridge=ridge)
 
 
 def test_features_that_overflow_are_told_in_words():
     star = sparse.csr_matrix(np.eye(4)[:, :1] @ np.ones((1, 4)))
     huge = Graph(star + star.T, features=np.full((4, 2), 3e38), labels=np.array([0, 1, 0, 1]))
     with pytest.raises(InvalidInput, match="features must be small enough"):
-        BtFPSettings().solve(GraphTensors.of(huge), torch.tensor([[0, 1]]))
+        BtFPConfig().solve(DeviceGraph.of(huge), torch.tensor([[0, 1]]))

@@ -8,10 +8,10 @@ from torch.nn import functional
 
 from apgcn import clean, load
 from apgcn.errors import InvalidInput
-from apgcn.models.apgcn import APGCNSettings
+from apgcn.models.apgcn import APGCNConfig
 from apgcn.nn import APGCN, AdaptivePropagation, NormalizedPropagation
-from apgcn.ops.device_graph import GraphTensors
-from apgcn.ops.rng import Noise
+from apgcn.ops.device_graph import DeviceGraph
+from apgcn.ops.rng import RandomStream
 
 PATH = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 
@@ -32,8 +32,8 @@ def data(cora):
 def test_the_module_says_what_the_pack_says(cora, data, freeze):
     """Output, steps, remainder, and the gradient of the paper's objective."""
     x, edge_index, labels = data
-    tensors = GraphTensors.of(cora)
-    pack = APGCNSettings(freeze_halted=freeze).build(tensors, Noise([3]))
+    tensors = DeviceGraph.of(cora)
+    pack = APGCNConfig(freeze_halted=freeze).build(tensors, RandomStream([3]))
     pack.propagation.halting_unit.bias.data.fill_(-1)  # until nodes halt early
     module = APGCN(x.shape[1], 64, cora.num_classes, freeze_halted=freeze).eval()
     pairs = {

@@ -8,8 +8,8 @@ import torch
 from helpers.graphs import random_graph
 
 from apgcn.models.registry import MODELS
-from apgcn.ops.device_graph import GraphTensors
-from apgcn.ops.rng import Noise
+from apgcn.ops.device_graph import DeviceGraph
+from apgcn.ops.rng import RandomStream
 
 NODES, FEATURES, HIDDEN, CLASSES = 20, 5, 4, 3
 
@@ -19,7 +19,7 @@ HEADS = 8
 MASKS = {
     ("apgcn", "dropout"): INPUTS,
     ("apgcn", "edge_dropout"): [(10, EDGES)],
-    ("apgcn", "seed_dropout"): [(NODES, CLASSES)],
+    ("apgcn", "z0_dropout"): [(NODES, CLASSES)],
     ("apgcn", "update_dropout"): [(10, NODES)],
     ("vgcn", "dropout"): INPUTS,
     ("vgcn", "edge_dropout"): [(2, EDGES)],
@@ -38,7 +38,7 @@ MASKS = {
     ("cheb", "dropout"): INPUTS,
     **{(f"ap-{step}", "dropout"): INPUTS for step in ("appnp", "arma")},
     **{(f"ap-{step}", "edge_dropout"): [(10, EDGES)] for step in ("appnp", "arma")},
-    **{(f"ap-{step}", "seed_dropout"): [(NODES, CLASSES)] for step in ("appnp", "arma")},
+    **{(f"ap-{step}", "z0_dropout"): [(NODES, CLASSES)] for step in ("appnp", "arma")},
     **{(f"ap-{step}", "update_dropout"): [(10, NODES)] for step in ("appnp", "arma")},
 }
 
@@ -53,7 +53,7 @@ WHAT_L2_SHRINKS = {
 }
 
 
-class Scripted(Noise):
+class Scripted(RandomStream):
     """Drops nothing, or all that a part of one of its masks covers; remembers what was asked for."""
 
     def __init__(self, dropping: tuple[int, object] | None = None):
@@ -69,15 +69,15 @@ class Scripted(Noise):
 
 
 @pytest.fixture(scope="module")
-def graph() -> GraphTensors:
-    return GraphTensors.of(random_graph(NODES, edges=30))
+def graph() -> DeviceGraph:
+    return DeviceGraph.of(random_graph(NODES, edges=30))
 
 
 def with_only(name, dropout):
     """The model with one dropout of 0.5 and no other."""
     kind = MODELS[name]
     rates = {field.name: 0.0 for field in fields(kind) if field.name.endswith("dropout")}
-    return replace(kind(hidden=HIDDEN), **{**rates, dropout: 0.5})
+    return replace(kind(hidden_channels=HIDDEN), **{**rates, dropout: 0.5})
 
 
 def test_every_dropout_of_the_catalogue_is_here():
@@ -87,11 +87,11 @@ def test_every_dropout_of_the_catalogue_is_here():
 
 @pytest.mark.parametrize(("name", "dropout"), MASKS)
 def test_each_mask_is_drawn_and_matters(name, dropout, graph):
-    network = with_only(name, dropout).build(graph, Noise([1, 2]))
-    entries, shapes = graph.adjacency.pattern.entries, MASKS[name, dropout]
-    noise = Scripted()
-    usual = network(graph, noise).output
-    assert noise.asked == [tuple(entries if size == EDGES else size for size in shape) for shape in shapes]
+    network = with_only(name, dropout).build(graph, RandomStream([1, 2]))
+    nnz, shapes = graph.adjacency.structure.nnz, MASKS[name, dropout]
+    rng = Scripted()
+    usual = network(graph, rng).output
+    assert rng.asked == [tuple(nnz if size == EDGES else size for size in shape) for shape in shapes]
     for number, shape in enumerate(shapes):
         for part in range(shape[0]) if EDGES in shape else [slice(None)]:  # every step and head has edges of its own
             found = network(graph, Scripted(dropping=(number, part))).output
@@ -100,9 +100,9 @@ def test_each_mask_is_drawn_and_matters(name, dropout, graph):
 
 @pytest.mark.parametrize("name", WHAT_L2_SHRINKS)
 def test_l2_shrinks_weights_and_no_biases_of_the_first_layer_or_of_all(name, graph):
-    network = MODELS[name](hidden=HIDDEN).build(graph, Noise([1, 2]))
-    decayed = set(network.decayed())
-    assert {key for key, parameter in network.named_parameters() if parameter in decayed} == WHAT_L2_SHRINKS[name]
+    network = MODELS[name](hidden_channels=HIDDEN).build(graph, RandomStream([1, 2]))
+    l2_parameters = set(network.l2_parameters())
+    assert {key for key, parameter in network.named_parameters() if parameter in l2_parameters} == WHAT_L2_SHRINKS[name]
 
 
 def test_l2_is_known_of_every_model():

@@ -15,28 +15,28 @@ from apgcn.nn.operators import (
     dropped_matrices,
     step_matrices,
 )
-from apgcn.nn.propagation import FixedPropagation, listen
-from apgcn.ops.device_graph import Adjacency, GraphTensors
-from apgcn.ops.rng import Noise
+from apgcn.nn.propagation import FixedPropagation, propagate
+from apgcn.ops.device_graph import Adjacency, DeviceGraph
+from apgcn.ops.rng import RandomStream
 
 
 def dense(matrix) -> torch.Tensor:
     """One run's matrix, dense."""
-    identity = torch.eye(matrix.pattern.shape[1])[None].expand(len(torch.atleast_2d(matrix.values)), -1, -1)
+    identity = torch.eye(matrix.structure.shape[1])[None].expand(len(torch.atleast_2d(matrix.values)), -1, -1)
     return matrix @ identity.contiguous()
 
 
 @pytest.fixture
-def graph() -> GraphTensors:
-    return GraphTensors.of(random_graph(12, edges=20))
+def graph() -> DeviceGraph:
+    return DeviceGraph.of(random_graph(12, edges=20))
 
 
 @pytest.fixture
 def edges(graph):
     """(sources, targets) for PyTorch Geometric, without self-loops."""
-    pattern = graph.adjacency.pattern
-    between = pattern.rows != pattern.columns
-    return torch.stack([pattern.columns[between], pattern.rows[between]])
+    structure = graph.adjacency.structure
+    between = structure.rows != structure.columns
+    return torch.stack([structure.columns[between], structure.rows[between]])
 
 
 def test_normalisation_agrees_with_pytorch_geometric(graph, edges):
@@ -62,26 +62,26 @@ def test_edge_weights_count():
 def test_fixed_pagerank_steps_agree_with_pytorch_geometric(graph, edges):
     from torch_geometric.nn import APPNP
 
-    seeds = torch.randn(2, 12, 3, generator=torch.Generator().manual_seed(0))
-    ours = FixedPropagation(PageRank(teleport=0.1), steps=7)(seeds, graph.adjacency)
+    z0 = torch.randn(2, 12, 3, generator=torch.Generator().manual_seed(0))
+    ours = FixedPropagation(PageRank(teleport=0.1), steps=7)(z0, graph.adjacency)
     theirs = APPNP(K=7, alpha=0.1)
-    torch.testing.assert_close(ours.output, torch.stack([theirs(run, edges) for run in seeds]))
+    torch.testing.assert_close(ours.output, torch.stack([theirs(run, edges) for run in z0]))
     assert (ours.steps == 7).all()
 
 
 def test_many_pagerank_steps_reach_the_closed_form(graph):
     """teleport (I - (1 - teleport) A)^-1 z^0."""
-    seeds = torch.randn(1, 12, 3, generator=torch.Generator().manual_seed(0))
-    ours = FixedPropagation(PageRank(teleport=0.2), steps=200)(seeds, graph.adjacency)
+    z0 = torch.randn(1, 12, 3, generator=torch.Generator().manual_seed(0))
+    ours = FixedPropagation(PageRank(teleport=0.2), steps=200)(z0, graph.adjacency)
     matrix = torch.eye(12) - 0.8 * dense(graph.adjacency.normalized)[0]
-    torch.testing.assert_close(ours.output[0], 0.2 * torch.linalg.solve(matrix, seeds[0]))
+    torch.testing.assert_close(ours.output[0], 0.2 * torch.linalg.solve(matrix, z0[0]))
 
 
 def test_edge_dropout_is_fresh_at_every_step_and_from_the_untouched_graph(graph):
     """Each directed edge is kept in about half of the steps; dropping from what was left would soon leave none."""
-    steps, noise = 400, Noise([1, 2])
+    steps, rng = 400, RandomStream([1, 2])
     whole = dense(graph.adjacency.normalized)[0] > 0
-    kept = torch.stack([dense(matrix) > 0 for matrix in step_matrices(graph.adjacency, 0.5, steps=steps, noise=noise)])
+    kept = torch.stack([dense(matrix) > 0 for matrix in step_matrices(graph.adjacency, 0.5, steps=steps, rng=rng)])
     assert not (kept & ~whole).any()
     share = kept.float().mean(0)[:, whole & ~torch.eye(12, dtype=torch.bool)]  # (runs, edges)
     assert ((share - 0.5).abs() < 5 * 0.5 / steps**0.5).all()
@@ -90,15 +90,15 @@ def test_edge_dropout_is_fresh_at_every_step_and_from_the_untouched_graph(graph)
 
 
 def test_what_edge_dropout_leaves_is_normalised_again(graph):
-    noise = Noise([3])
-    for matrix in step_matrices(graph.adjacency, 0.5, steps=5, noise=noise):
+    rng = RandomStream([3])
+    for matrix in step_matrices(graph.adjacency, 0.5, steps=5, rng=rng):
         kept = (dense(matrix)[0] > 0).float()
         scale = kept.sum(1).rsqrt()
         torch.testing.assert_close(dense(matrix)[0], scale[:, None] * kept * scale)
 
 
 def test_edge_dropout_is_drawn_for_each_direction(graph):
-    (matrix,) = step_matrices(graph.adjacency, 0.5, steps=1, noise=Noise([3]))
+    (matrix,) = step_matrices(graph.adjacency, 0.5, steps=1, rng=RandomStream([3]))
     kept = dense(matrix)[0] > 0
     assert not torch.equal(kept, kept.T)
 
@@ -106,22 +106,22 @@ def test_edge_dropout_is_drawn_for_each_direction(graph):
 @pytest.mark.parametrize("make", OPERATORS.values(), ids=OPERATORS)
 @pytest.mark.parametrize("noisy", [False, True])
 def test_every_operator_keeps_runs_apart(graph, make, noisy):
-    seeds = torch.randn(3, 12, 2, generator=torch.Generator().manual_seed(0))
-    all_runs, one_run = make(2, Noise([7, 8, 9])), make(2, Noise([8]))
-    together = FixedPropagation(all_runs, steps=4)(seeds, graph.adjacency, Noise([7, 8, 9]) if noisy else None)
-    alone = FixedPropagation(one_run, steps=4)(seeds[1:2], graph.adjacency, Noise([8]) if noisy else None)
+    z0 = torch.randn(3, 12, 2, generator=torch.Generator().manual_seed(0))
+    all_runs, one_run = make(2, RandomStream([7, 8, 9])), make(2, RandomStream([8]))
+    together = FixedPropagation(all_runs, steps=4)(z0, graph.adjacency, RandomStream([7, 8, 9]) if noisy else None)
+    alone = FixedPropagation(one_run, steps=4)(z0[1:2], graph.adjacency, RandomStream([8]) if noisy else None)
     torch.testing.assert_close(together.output[1:2], alone.output)
 
 
 @pytest.mark.parametrize("make", OPERATORS.values(), ids=OPERATORS)
 def test_every_operator_answers_alike_when_nodes_are_renamed(make):
-    operator = make(2, Noise([1]))
+    operator = make(2, RandomStream([1]))
     graph = random_graph(12, edges=20)
     order = np.random.default_rng(0).permutation(12)
     renamed = Adjacency(graph.adjacency[order][:, order], device="cpu", dtype=torch.float32)
-    seeds = torch.randn(1, 12, 2, generator=torch.Generator().manual_seed(0))
-    output = FixedPropagation(operator, steps=4)(seeds, GraphTensors.of(graph).adjacency).output
-    again = FixedPropagation(operator, steps=4)(seeds[:, order], renamed).output
+    z0 = torch.randn(1, 12, 2, generator=torch.Generator().manual_seed(0))
+    output = FixedPropagation(operator, steps=4)(z0, DeviceGraph.of(graph).adjacency).output
+    again = FixedPropagation(operator, steps=4)(z0[:, order], renamed).output
     torch.testing.assert_close(output[:, order], again)
 
 
@@ -129,10 +129,10 @@ def test_every_operator_answers_alike_when_nodes_are_renamed(make):
 def test_dropout_of_entries_is_fresh_at_every_step_and_from_the_untouched_matrix(graph, without_loops):
     """As PyTorch Geometric's APPNP does not (its issue 10783): there, what one step dropped is gone for the next."""
     adjacency = graph.adjacency
-    whole = adjacency.normalized_without_loops if without_loops else adjacency.normalized
+    whole = adjacency.normalized_without_self_loops if without_loops else adjacency.normalized
     steps = 400
     found = torch.stack(
-        [matrix.values for matrix in dropped_matrices(whole, 0.5, steps=steps, noise=Noise([1, 2]))]
+        [matrix.values for matrix in dropped_matrices(whole, 0.5, steps=steps, rng=RandomStream([1, 2]))]
     )  # (steps, runs, entries)
     kept = found != 0
     torch.testing.assert_close(found[kept], (2 * whole.values).expand_as(found)[kept])
@@ -148,55 +148,53 @@ def test_matrix_without_loops_agrees_with_pytorch_geometric():
     edges = torch.tensor(np.array(graph.adjacency.nonzero()), dtype=torch.int64)
     index, weight = gcn_norm(edges, num_nodes=12, add_self_loops=False)
     expected = to_dense_adj(index, edge_attr=weight, max_num_nodes=12)[0].T
-    torch.testing.assert_close(dense(GraphTensors.of(graph).adjacency.normalized_without_loops)[0], expected)
+    torch.testing.assert_close(dense(DeviceGraph.of(graph).adjacency.normalized_without_self_loops)[0], expected)
     assert (expected.sum(1) == 0).any()  # an isolated node is in it
 
 
 def test_chebyshev_steps_are_the_polynomials(graph):
     """T_0 to T_4 written out, of the Laplacian minus the identity."""
-    seeds = torch.randn(2, 12, 3, generator=torch.Generator().manual_seed(0))
-    x = -dense(graph.adjacency.normalized_without_loops)[0]
+    z0 = torch.randn(2, 12, 3, generator=torch.Generator().manual_seed(0))
+    x = -dense(graph.adjacency.normalized_without_self_loops)[0]
     one = torch.eye(12)
     polynomials = [one, x, 2 * x @ x - one, 4 * x @ x @ x - 3 * x, 8 * x @ x @ x @ x - 8 * x @ x + one]
-    for z, polynomial in zip(
-        listen(Chebyshev(), seeds, graph.adjacency, steps=4, noise=None), polynomials, strict=True
-    ):
-        torch.testing.assert_close(z, polynomial @ seeds)
+    for z, polynomial in zip(propagate(Chebyshev(), z0, graph.adjacency, steps=4, rng=None), polynomials, strict=True):
+        torch.testing.assert_close(z, polynomial @ z0)
 
 
 def test_an_arma_operator_that_mixes_nothing_is_pagerank_without_loops(graph):
-    seeds = torch.randn(1, 12, 3, generator=torch.Generator().manual_seed(0))
+    z0 = torch.randn(1, 12, 3, generator=torch.Generator().manual_seed(0))
     for channels in (2, 3, 15):  # nearly so at the start
-        start = ARMA(channels=channels, noise=Noise([1]))
+        start = ARMA(channels=channels, rng=RandomStream([1]))
         torch.testing.assert_close(start.w.softmax(1).diagonal(dim1=1, dim2=2), torch.full((1, channels), 0.99))
-    operator = ARMA(channels=3, noise=Noise([1]), teleport=0.2)
+    operator = ARMA(channels=3, rng=RandomStream([1]), teleport=0.2)
     operator.w.data, operator.v.data = 100 * torch.eye(3)[None], 100 * torch.eye(3)[None]
-    output = FixedPropagation(operator, steps=200)(seeds, graph.adjacency).output[0]
-    matrix = torch.eye(12) - 0.8 * dense(graph.adjacency.normalized_without_loops)[0]
-    torch.testing.assert_close(output, 0.2 * torch.linalg.solve(matrix, seeds[0]))
+    output = FixedPropagation(operator, steps=200)(z0, graph.adjacency).output[0]
+    matrix = torch.eye(12) - 0.8 * dense(graph.adjacency.normalized_without_self_loops)[0]
+    torch.testing.assert_close(output, 0.2 * torch.linalg.solve(matrix, z0[0]))
 
 
 def test_an_arma_operator_mixes_channels_by_its_weights(graph):
-    seeds = torch.randn(2, 12, 3, generator=torch.Generator().manual_seed(0))
-    operator = ARMA(channels=3, noise=Noise([1, 2]), teleport=0.2)
+    z0 = torch.randn(2, 12, 3, generator=torch.Generator().manual_seed(0))
+    operator = ARMA(channels=3, rng=RandomStream([1, 2]), teleport=0.2)
     operator.w.data, operator.v.data = torch.randn(2, 2, 3, 3, generator=torch.Generator().manual_seed(1)).unbind()
     w, v = (weight.exp() / weight.exp().sum(1, keepdim=True) for weight in (operator.w, operator.v))
-    m = dense(graph.adjacency.normalized_without_loops)[0]
-    once = 0.8 * m @ seeds @ w + 0.2 * seeds @ v
-    expected = 0.8 * m @ once @ w + 0.2 * seeds @ v
-    torch.testing.assert_close(FixedPropagation(operator, steps=2)(seeds, graph.adjacency).output, expected)
+    m = dense(graph.adjacency.normalized_without_self_loops)[0]
+    once = 0.8 * m @ z0 @ w + 0.2 * z0 @ v
+    expected = 0.8 * m @ once @ w + 0.2 * z0 @ v
+    torch.testing.assert_close(FixedPropagation(operator, steps=2)(z0, graph.adjacency).output, expected)
 
 
 def test_an_arma_operator_makes_nothing_larger_than_the_seeds():
     """Whatever it has learned: on a graph where M averages, no step leaves the range of the seeds."""
-    seeds = torch.rand(1, 12, 3, generator=torch.Generator().manual_seed(0))
+    z0 = torch.rand(1, 12, 3, generator=torch.Generator().manual_seed(0))
     ring = sparse.csr_matrix(np.roll(np.eye(12), 1, axis=0) + np.roll(np.eye(12), -1, axis=0))
-    adjacency = GraphTensors.of(Graph(ring, features=np.ones((12, 1)), labels=np.arange(12) % 2)).adjacency
-    operator = ARMA(channels=3, noise=Noise([1]))
+    adjacency = DeviceGraph.of(Graph(ring, features=np.ones((12, 1)), labels=np.arange(12) % 2)).adjacency
+    operator = ARMA(channels=3, rng=RandomStream([1]))
     operator.w.data = 10 * torch.randn(1, 3, 3, generator=torch.Generator().manual_seed(1))
-    output = FixedPropagation(operator, steps=1000)(seeds, adjacency).output
-    assert seeds.min() - 1e-5 <= output.min()
-    assert output.max() <= seeds.max() + 1e-5
+    output = FixedPropagation(operator, steps=1000)(z0, adjacency).output
+    assert z0.min() - 1e-5 <= output.min()
+    assert output.max() <= z0.max() + 1e-5
 
 
 def test_impossible_operators_are_told_in_words():
@@ -208,21 +206,21 @@ def test_impossible_operators_are_told_in_words():
 
 def test_an_isolated_node_keeps_its_own_value():
     alone = Adjacency(sparse.csr_matrix((1, 1), dtype=np.float32), device="cpu", dtype=torch.float32)
-    seeds = torch.tensor([[[1.0, 2.0]]])
-    for noise in (None, Noise([1])):
-        output = FixedPropagation(NormalizedAdjacency(), steps=3)(seeds, alone, noise).output
-        torch.testing.assert_close(output, seeds)
+    z0 = torch.tensor([[[1.0, 2.0]]])
+    for rng in (None, RandomStream([1])):
+        output = FixedPropagation(NormalizedAdjacency(), steps=3)(z0, alone, rng).output
+        torch.testing.assert_close(output, z0)
 
 
 def test_who_hears_nobody_is_heard_all_the_same():
     """Directed: 0 is heard by 1 and 2; without loops its own sum is 0, which must not silence it."""
     edges = np.array([[0.0, 1.0, 1.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
-    graph = GraphTensors.of(Graph(edges, features=np.eye(3), labels=np.array([0, 1, 0])))
+    graph = DeviceGraph.of(Graph(edges, features=np.eye(3), labels=np.array([0, 1, 0])))
     expected = torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
-    torch.testing.assert_close(graph.adjacency.normalized_without_loops.to_dense(), expected)
+    torch.testing.assert_close(graph.adjacency.normalized_without_self_loops.to_dense(), expected)
 
 
 @pytest.mark.parametrize("channels", [0, -1, 1.5, True, None, "a"])
 def test_impossible_channels_are_told_in_words(channels):
     with pytest.raises(InvalidInput, match="channels must be "):
-        ARMA(channels=channels, noise=Noise([1]))
+        ARMA(channels=channels, rng=RandomStream([1]))

@@ -10,14 +10,14 @@ import pytest
 import torch
 from scipy import sparse
 
-from apgcn.nn.layers import TwoLayers, dropout
+from apgcn.nn.layers import MLP, dropout
 from apgcn.nn.operators import NormalizedAdjacency, PageRank
 from apgcn.nn.propagation import AdaptivePropagation
 from apgcn.ops import dispatch as written_out
 from apgcn.ops.device_graph import Adjacency
-from apgcn.ops.dispatch import WIDEST, loops_for, plainly
-from apgcn.ops.rng import Noise
-from apgcn.ops.sparse import Pattern, SparseMatrix
+from apgcn.ops.dispatch import WIDEST, reference_kernels, select_kernels
+from apgcn.ops.rng import RandomStream
+from apgcn.ops.sparse import CSRStructure, SparseMatrix
 
 OPERATORS = {
     "half dropped": NormalizedAdjacency(0.5),
@@ -32,7 +32,7 @@ OPERATORS = {
 def loops(request, monkeypatch):
     """The one or the other; Triton's on a GPU where there is one."""
     pytest.importorskip({"cpu": "numba", "gpu": "triton"}[request.param])
-    module = __import__(f"apgcn.ops.kernels.{request.param}", fromlist=["multiply"])
+    module = __import__(f"apgcn.ops.kernels.{request.param}", fromlist=["spmm"])
     monkeypatch.setattr(written_out, "_installed", lambda device: module)
     return request.param
 
@@ -55,7 +55,7 @@ def of_both(compute):
     """What `compute` gives in a written-out loop and plainly: tensors, then the gradients of a weighted sum of them."""
     answers = []
     for plain in (False, True):
-        with plainly() if plain else torch.enable_grad():
+        with reference_kernels() if plain else torch.enable_grad():
             outputs, inputs = compute()
             loss = sum(
                 (one.double() * torch.linspace(-1, 1, one.numel()).to(one).view_as(one)).sum() for one in outputs
@@ -82,15 +82,15 @@ def test_listening_where_halted_nodes_freeze(loops, device, operator):
 
 
 def check_listening(adjacency, operator, channels, runs, *, updates, training, max_steps=6, bias=-1, freeze=False):
-    def noise():
-        return Noise(range(runs), device=adjacency.weights.device)
+    def rng():
+        return RandomStream(range(runs), device=adjacency.weights.device)
 
-    seeds = 3 * torch.randn(runs, adjacency.nodes, channels, generator=torch.manual_seed(1))
-    seeds = seeds.to(adjacency.weights).requires_grad_()
+    z0 = 3 * torch.randn(runs, adjacency.nodes, channels, generator=torch.manual_seed(1))
+    z0 = z0.to(adjacency.weights).requires_grad_()
     layer = AdaptivePropagation(
         operator,
         channels=channels,
-        noise=noise(),
+        rng=rng(),
         max_steps=max_steps,
         update_dropout=updates,
         freeze_halted=freeze,
@@ -100,9 +100,9 @@ def check_listening(adjacency, operator, channels, runs, *, updates, training, m
     taken = []
 
     def compute():
-        output, steps, remainder = layer(seeds, adjacency, noise() if training else None)
+        output, steps, remainder = layer(z0, adjacency, rng() if training else None)
         taken.append(steps)
-        return [output, remainder], [seeds, *layer.halting_unit.parameters()]
+        return [output, remainder], [z0, *layer.halting_unit.parameters()]
 
     for fast, plain in of_both(compute):
         torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
@@ -114,22 +114,22 @@ def check_listening(adjacency, operator, channels, runs, *, updates, training, m
 def test_some_nodes_get_what_they_would_get_with_all(loops, device, operator, monkeypatch):
     """And when all of these have halted, nobody listens any more."""
     adjacency = Adjacency(random_graph(4), device=device, dtype=torch.float32)
-    layer = AdaptivePropagation(operator, channels=3, noise=Noise([1, 2], device=device), max_steps=8)
+    layer = AdaptivePropagation(operator, channels=3, rng=RandomStream([1, 2], device=device), max_steps=8)
     module, listened = written_out._installed("cpu"), []
-    listen = module.listen
-    monkeypatch.setattr(module, "listen", lambda *given: listened.append(listen(*given)) or listened[-1])
+    propagate = module.propagate
+    monkeypatch.setattr(module, "propagate", lambda *given: listened.append(propagate(*given)) or listened[-1])
     layer.halting_unit.weight.data.abs_()
     layer.halting_unit.bias.data.fill_(-1)
-    seeds = 3 * torch.randn(2, adjacency.nodes, 3, generator=torch.manual_seed(1))
-    seeds = seeds.to(device).requires_grad_()
-    everybody = layer(seeds, adjacency, Noise([5, 6], device=device))
+    z0 = 3 * torch.randn(2, adjacency.nodes, 3, generator=torch.manual_seed(1))
+    z0 = z0.to(device).requires_grad_()
+    everybody = layer(z0, adjacency, RandomStream([5, 6], device=device))
     early = everybody.steps.argsort(dim=1)[:, :4]
     assert everybody.steps.gather(1, early).max() < everybody.steps.max()
     answers = []
-    for given in (layer(seeds, adjacency, Noise([5, 6], device=device), early), everybody):
+    for given in (layer(z0, adjacency, RandomStream([5, 6], device=device), early), everybody):
         parts = [part.gather(1, early) for part in (given.steps, given.remainder)]
         output = given.output.gather(1, early[..., None].expand(-1, -1, 3))
-        inputs = [seeds, *layer.halting_unit.parameters()]
+        inputs = [z0, *layer.halting_unit.parameters()]
         answers.append([*parts, output, *torch.autograd.grad(output.square().sum() + parts[1].sum(), inputs)])
     for some, every in zip(*answers, strict=True):
         torch.testing.assert_close(some, every, rtol=1e-4, atol=1e-6)
@@ -142,32 +142,32 @@ def test_some_nodes_get_what_they_would_get_with_all(loops, device, operator, mo
 def test_some_nodes_get_what_they_would_get_with_all_where_others_freeze(loops, device):
     adjacency = Adjacency(random_graph(4), device=device, dtype=torch.float32)
     layer = AdaptivePropagation(
-        NormalizedAdjacency(), channels=3, noise=Noise([1, 2], device=device), max_steps=8, freeze_halted=True
+        NormalizedAdjacency(), channels=3, rng=RandomStream([1, 2], device=device), max_steps=8, freeze_halted=True
     )
     layer.halting_unit.weight.data.abs_()
     layer.halting_unit.bias.data.fill_(-1)
-    seeds = 3 * torch.randn(2, adjacency.nodes, 3, generator=torch.manual_seed(1))
-    seeds = seeds.to(device).requires_grad_()
-    early = layer(seeds, adjacency, Noise([5, 6], device=device)).steps.argsort(dim=1)[:, :4]
+    z0 = 3 * torch.randn(2, adjacency.nodes, 3, generator=torch.manual_seed(1))
+    z0 = z0.to(device).requires_grad_()
+    early = layer(z0, adjacency, RandomStream([5, 6], device=device)).steps.argsort(dim=1)[:, :4]
     answers = []
     for nodes in (None, early):
-        given = layer(seeds, adjacency, Noise([5, 6], device=device), nodes)
+        given = layer(z0, adjacency, RandomStream([5, 6], device=device), nodes)
         output = given.output.gather(1, early[..., None].expand(-1, -1, 3))
         cost = given.cost.gather(1, early)
-        gradients = torch.autograd.grad(output.square().sum() + cost.sum(), [seeds, *layer.halting_unit.parameters()])
+        gradients = torch.autograd.grad(output.square().sum() + cost.sum(), [z0, *layer.halting_unit.parameters()])
         answers.append([output, cost, *gradients])
     for every, some in zip(*answers, strict=True):
         torch.testing.assert_close(some, every, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.5, 0.3])
-@pytest.mark.parametrize("hidden", [5, 16, 64, 70])
-def test_two_layers_over_sparse_features(loops, device, hidden, rate):
+@pytest.mark.parametrize("hidden_channels", [5, 16, 64, 70])
+def test_two_layers_over_sparse_features(loops, device, hidden_channels, rate):
     features = sparse.random(19, 31, density=0.2, random_state=np.random.default_rng(1), format="csr", dtype=np.float32)
-    x = SparseMatrix(Pattern(features, device=device), torch.as_tensor(features.data, device=device))
-    layers = TwoLayers(31, hidden, 4, rate=rate, noise=Noise([1, 2], device=device))
-    for noise in (lambda: Noise([3, 4], device=device), lambda: None):
-        for fast, plain in of_both(lambda noise=noise: ([layers(x, noise())], list(layers.parameters()))):
+    x = SparseMatrix(CSRStructure(features, device=device), torch.as_tensor(features.data, device=device))
+    layers = MLP(31, hidden, 4, rate=rate, rng=RandomStream([1, 2], device=device))
+    for rng in (lambda: RandomStream([3, 4], device=device), lambda: None):
+        for fast, plain in of_both(lambda rng=rng: ([layers(x, rng())], list(layers.parameters()))):
             torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
 
 
@@ -175,14 +175,14 @@ def test_two_layers_over_sparse_features(loops, device, hidden, rate):
 @pytest.mark.parametrize("shared", [True, False])
 def test_products(loops, device, shared, channels):
     rectangle = sparse.random(12, 9, density=0.3, random_state=np.random.default_rng(2), format="csr")
-    pattern = Pattern(rectangle, device=device)
+    structure = CSRStructure(rectangle, device=device)
     torch.manual_seed(0)
-    values = torch.randn((pattern.entries,) if shared else (2, pattern.entries), device=device)
+    values = torch.randn((structure.nnz,) if shared else (2, structure.nnz), device=device)
     x = torch.randn(2, 9, channels, requires_grad=True, device=device)
     for rate in (0.0, 0.5, 0.2):
 
         def compute(rate=rate):
-            return [dropout(SparseMatrix(pattern, values), rate, Noise([1, 2], device=device)) @ x], [x]
+            return [dropout(SparseMatrix(structure, values), rate, RandomStream([1, 2], device=device)) @ x], [x]
 
         for fast, plain in of_both(compute):
             torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
@@ -190,11 +190,11 @@ def test_products(loops, device, shared, channels):
 
 def test_every_run_is_computed_as_if_alone(loops, device):
     adjacency = Adjacency(random_graph(3), device=device, dtype=torch.float32)
-    layer = AdaptivePropagation(NormalizedAdjacency(), channels=4, noise=Noise([1, 1, 1], device=device))
-    seeds = torch.rand(3, adjacency.nodes, 4, device=device)
-    together = layer(seeds, adjacency, Noise([7, 8, 9], device=device)).output
-    single = AdaptivePropagation(NormalizedAdjacency(), channels=4, noise=Noise([1], device=device))
-    alone = single(seeds[1:2], adjacency, Noise([8], device=device)).output
+    layer = AdaptivePropagation(NormalizedAdjacency(), channels=4, rng=RandomStream([1, 1, 1], device=device))
+    z0 = torch.rand(3, adjacency.nodes, 4, device=device)
+    together = layer(z0, adjacency, RandomStream([7, 8, 9], device=device)).output
+    single = AdaptivePropagation(NormalizedAdjacency(), channels=4, rng=RandomStream([1], device=device))
+    alone = single(z0[1:2], adjacency, RandomStream([8], device=device)).output
     assert torch.equal(together[1:2], alone)
 
 
@@ -207,52 +207,52 @@ def test_steps_over_many_rows_ask_for_them_ahead(monkeypatch):
 
 def test_one_step_is_enough(loops, device):
     adjacency = Adjacency(random_graph(2), device=device, dtype=torch.float32)
-    layer = AdaptivePropagation(NormalizedAdjacency(), channels=2, noise=Noise([1], device=device), max_steps=1)
-    seeds = torch.rand(1, adjacency.nodes, 2, requires_grad=True, device=device)
-    for fast, plain in of_both(lambda: ([layer(seeds, adjacency, Noise([3], device=device)).output], [seeds])):
+    layer = AdaptivePropagation(NormalizedAdjacency(), channels=2, rng=RandomStream([1], device=device), max_steps=1)
+    z0 = torch.rand(1, adjacency.nodes, 2, requires_grad=True, device=device)
+    for fast, plain in of_both(lambda: ([layer(z0, adjacency, RandomStream([3], device=device)).output], [z0])):
         torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-6)
 
 
 def test_features_of_which_none_is_stored(loops, device):
-    pattern = Pattern(sparse.csr_matrix((5, 3), dtype=np.float32), device=device)
-    x = SparseMatrix(pattern, torch.empty(0, device=device))
-    layers = TwoLayers(3, 16, 2, rate=0.5, noise=Noise([1, 2], device=device))
-    for noise in (lambda: Noise([3, 4], device=device), lambda: None):
-        for fast, plain in of_both(lambda noise=noise: ([layers(x, noise())], list(layers.parameters()))):
+    structure = CSRStructure(sparse.csr_matrix((5, 3), dtype=np.float32), device=device)
+    x = SparseMatrix(structure, torch.empty(0, device=device))
+    layers = MLP(3, 16, 2, rate=0.5, rng=RandomStream([1, 2], device=device))
+    for rng in (lambda: RandomStream([3, 4], device=device), lambda: None):
+        for fast, plain in of_both(lambda rng=rng: ([layers(x, rng())], list(layers.parameters()))):
             torch.testing.assert_close(fast, plain)
 
 
 def test_a_layer_wider_than_registers_goes_the_plain_way():
-    assert loops_for(torch.ones(1), rows=1, width=WIDEST + 1) is None
+    assert select_kernels(torch.ones(1), rows=1, width=WIDEST + 1) is None
 
 
 def test_features_with_a_gradient_get_it(loops, device):
     features = sparse.random(9, 7, density=0.4, random_state=np.random.default_rng(1), format="csr", dtype=np.float32)
     values = torch.as_tensor(features.data, device=device).requires_grad_()
-    layers = TwoLayers(7, 16, 2, rate=0.0, noise=Noise([1], device=device))
-    layers(SparseMatrix(Pattern(features, device=device), values)).square().sum().backward()
+    layers = MLP(7, 16, 2, rate=0.0, rng=RandomStream([1], device=device))
+    layers(SparseMatrix(CSRStructure(features, device=device), values)).square().sum().backward()
     assert values.grad is not None
     assert values.grad.abs().sum() > 0
 
 
 def test_double_precision_goes_the_plain_way(loops, device):
     single = torch.ones(1, device=device)
-    assert loops_for(single, rows=1, width=1) is not None
-    assert loops_for(single.double(), rows=1, width=1) is None
-    with plainly():
-        assert loops_for(single, rows=1, width=1) is None
+    assert select_kernels(single, rows=1, width=1) is not None
+    assert select_kernels(single.double(), rows=1, width=1) is None
+    with reference_kernels():
+        assert select_kernels(single, rows=1, width=1) is None
 
 
 def test_words_of_a_tape(loops, device):
     """Also beyond what one program reads, and in the middle of a tape."""
     starts = [0, 12345, 2**64 - 1]
     for count in (1, 1500):
-        fast, plain = Noise(starts, device=device), Noise(starts, device=device)
+        fast, plain = RandomStream(starts, device=device), RandomStream(starts, device=device)
         for epoch in (0, 3):
             fast.seek(epoch)
             plain.seek(epoch)
             for _ in range(2):
-                with plainly():
+                with reference_kernels():
                     expected = plain.words(count)
                 assert torch.equal(fast.words(count), expected)
 
@@ -263,7 +263,7 @@ def test_rows_that_a_warp_has_for_itself_and_more_steps_than_bits(loops, device)
     matrix = sparse.random(90, 90, density=0.02, random_state=rng, format="lil", dtype=np.float32)
     matrix[3], matrix[:, 4] = 1, 0.5
     adjacency = Adjacency(matrix.tocsr(), device=device, dtype=torch.float32)
-    assert adjacency.pattern.straight.heavy == 1
+    assert adjacency.structure.straight.heavy == 1
     check_listening(adjacency, OPERATORS["half dropped"], 3, 1, updates=0.0, training=True, max_steps=6)
     check_listening(adjacency, OPERATORS["half dropped"], 70, 1, updates=0.0, training=True, max_steps=2)
     if loops == "gpu":
@@ -279,8 +279,8 @@ def test_loops_that_do_not_work_are_told_once_and_done_without(error, monkeypatc
     written_out._installed.cache_clear()
     try:
         with pytest.warns(UserWarning, match=f"numba is installed but does not work, so training is slow: {error}"):
-            assert loops_for(torch.ones(1), rows=1, width=1) is None
-        assert Noise([1]).words(3).shape == (1, 3)
+            assert select_kernels(torch.ones(1), rows=1, width=1) is None
+        assert RandomStream([1]).words(3).shape == (1, 3)
     finally:
         written_out._installed.cache_clear()
 
@@ -292,10 +292,10 @@ def test_a_gpu_counts_places_in_32_bits(monkeypatch):
     class OnGpu:
         device, dtype = torch.device("cuda", 0), torch.float32
 
-    assert loops_for(OnGpu(), rows=2**25, width=63) is not None
-    assert loops_for(OnGpu(), rows=2**25, width=64) is None
+    assert select_kernels(OnGpu(), rows=2**25, width=63) is not None
+    assert select_kernels(OnGpu(), rows=2**25, width=64) is None
     OnGpu.device = torch.device("cuda", 1)  # another one than the present
-    assert loops_for(OnGpu(), rows=1, width=1) is None
+    assert select_kernels(OnGpu(), rows=1, width=1) is None
 
 
 def test_a_signal_waits_until_loops_are_imported(monkeypatch):
@@ -311,7 +311,7 @@ def test_a_signal_waits_until_loops_are_imported(monkeypatch):
     written_out._installed.cache_clear()
     try:
         with pytest.raises(KeyboardInterrupt):
-            loops_for(torch.ones(1), rows=1, width=1)
+            select_kernels(torch.ones(1), rows=1, width=1)
         assert imported == ["apgcn.ops.kernels.cpu"]
     finally:
         written_out._installed.cache_clear()

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from apgcn.ops.rng import GAMMA, MULTIPLIERS, WORDS_PER_EPOCH, Noise, keep_factor, seed_of
+from apgcn.ops.rng import GAMMA, MULTIPLIERS, WORDS_PER_EPOCH, RandomStream, derive_seed, dropout_scale
 
 RATES = [0.0, 0.1, 0.5, 0.6, 0.9]
 
@@ -16,31 +16,31 @@ def splitmix64(start: int, number: int) -> int:
 
 def test_words_are_those_of_splitmix64():
     assert splitmix64(0, 1) == 0xE220A8397B1DCDAF  # the generator's first output for seed 0, as published
-    noise = Noise([0, 12345, 2**64 - 1])
-    words = [[word % 2**64 for word in row] for row in noise.words(50).tolist()]
+    rng = RandomStream([0, 12345, 2**64 - 1])
+    words = [[word % 2**64 for word in row] for row in rng.random_bits(50).tolist()]
     assert words == [[splitmix64(start, number) for number in range(50)] for start in (0, 12345, 2**64 - 1)]
 
 
 def test_the_tape_goes_on_and_an_epoch_begins_at_its_own_place():
-    noise = Noise([3])
-    assert torch.equal(torch.cat([noise.words(5), noise.words(7)], dim=1), Noise([3]).words(12))
-    noise.seek(2)
-    assert noise.words(1).item() % 2**64 == splitmix64(3, 2 * WORDS_PER_EPOCH)
+    rng = RandomStream([3])
+    assert torch.equal(torch.cat([rng.random_bits(5), rng.random_bits(7)], dim=1), RandomStream([3]).random_bits(12))
+    rng.seek(2)
+    assert rng.random_bits(1).item() % 2**64 == splitmix64(3, 2 * WORDS_PER_EPOCH)
 
 
 def test_a_run_hears_the_same_noise_in_any_company():
-    together, alone = Noise([1, 2, 3]), Noise([2])
-    assert torch.equal(together.keep(4, 5, rate=0.5)[1], alone.keep(4, 5, rate=0.5)[0])
+    together, alone = RandomStream([1, 2, 3]), RandomStream([2])
+    assert torch.equal(together.dropout_mask(4, 5, rate=0.5)[1], alone.dropout_mask(4, 5, rate=0.5)[0])
     together.select(torch.tensor([1, 2]))
-    assert torch.equal(together.keep(4, 5, rate=0.3)[0], alone.keep(4, 5, rate=0.3)[0])
+    assert torch.equal(together.dropout_mask(4, 5, rate=0.3)[0], alone.dropout_mask(4, 5, rate=0.3)[0])
     assert torch.equal(together.uniform(6)[0], alone.uniform(6)[0])
 
 
 @pytest.mark.parametrize("rate", RATES)
 def test_dropout_masks_have_their_rate_and_keep_the_expectation(rate):
-    mask = Noise([5]).keep(400, 500, rate=rate)
-    assert ((mask == 0) | (mask == torch.tensor(keep_factor(rate)))).all()
-    rounded = 1 - 1 / keep_factor(rate)
+    mask = RandomStream([5]).dropout_mask(400, 500, rate=rate)
+    assert ((mask == 0) | (mask == torch.tensor(dropout_scale(rate)))).all()
+    rounded = 1 - 1 / dropout_scale(rate)
     assert abs(rounded - rate) <= 1 / 512
     assert abs((mask == 0).double().mean().item() - rounded) < 5 * (0.25 / mask.numel()) ** 0.5
     assert abs(mask.double().mean().item() - 1) < 0.02
@@ -48,14 +48,14 @@ def test_dropout_masks_have_their_rate_and_keep_the_expectation(rate):
 
 def test_coins_are_fair_everywhere_and_do_not_follow_each_other():
     """Every bit of a word is used, so every position of the mask is looked at on its own."""
-    coins = Noise(range(4000)).keep(124, rate=0.5) / 2  # 4000 tapes x two words' coins
-    assert ((coins.mean(0) - 0.5).abs() < 5 * 0.5 / 4000**0.5).all()
-    together = torch.corrcoef(coins.T) - torch.eye(124)
+    mask = RandomStream(range(4000)).dropout_mask(124, rate=0.5) / 2  # 4000 tapes x two words' coins
+    assert ((mask.mean(0) - 0.5).abs() < 5 * 0.5 / 4000**0.5).all()
+    together = torch.corrcoef(mask.T) - torch.eye(124)
     assert together.abs().max() < 6 / 4000**0.5
 
 
 def test_uniform_numbers_fill_the_interval():
-    numbers = Noise([9]).uniform(200_000)[0].double()
+    numbers = RandomStream([9]).uniform(200_000)[0].double()
     assert numbers.min() >= 0
     assert numbers.max() < 1
     assert abs(numbers.mean() - 0.5) < 0.005
@@ -63,5 +63,15 @@ def test_uniform_numbers_fill_the_interval():
 
 
 def test_seeds_depend_on_every_part():
-    assert len({seed_of("cora", 1, 0), seed_of("cora", 0, 1), seed_of("citeseer", 1, 0), seed_of("cora", 10)}) == 4
-    assert seed_of("cora", 2144199730, 0)
+    assert (
+        len(
+            {
+                derive_seed("cora", 1, 0),
+                derive_seed("cora", 0, 1),
+                derive_seed("citeseer", 1, 0),
+                derive_seed("cora", 10),
+            }
+        )
+        == 4
+    )
+    assert derive_seed("cora", 2144199730, 0)

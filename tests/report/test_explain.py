@@ -16,14 +16,14 @@ from apgcn.errors import InvalidInput
 from apgcn.inference.bundle import SavedModel
 from apgcn.inference.fit import fit
 from apgcn.inference.halting_benchmark import curve
-from apgcn.inference.splits import hold_out
-from apgcn.models.ap_appnp import APAPPNPSettings
-from apgcn.models.apgcn import APGCNSettings
-from apgcn.models.appnp import APPNPSettings
+from apgcn.inference.splits import stratified_split
+from apgcn.models.ap_appnp import APAPPNPConfig
+from apgcn.models.apgcn import APGCNConfig
+from apgcn.models.appnp import APPNPConfig
 from apgcn.report.explain.html import page, write_page
 from apgcn.report.explain.layout import positions
 from apgcn.report.explain.payload import content
-from apgcn.training.config import TrainingSettings
+from apgcn.training.config import TrainingConfig
 
 NASTY = "</script><script>alert(1)</script>"
 
@@ -32,9 +32,9 @@ def unpacked(packed):
     return np.frombuffer(base64.b64decode(packed["bytes"]), dtype=packed["kind"])
 
 
-def trained(graph, *, model=APGCNSettings(), epochs=30):
-    split = hold_out(graph.labels, test=0.2)
-    return SavedModel(fit(graph, split, model, TrainingSettings(max_epochs=epochs)), graph)
+def trained(graph, *, model=APGCNConfig(), epochs=30):
+    split = stratified_split(graph.labels, test=0.2)
+    return SavedModel(fit(graph, split, model, TrainingConfig(max_epochs=epochs)), graph)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def saved(cora):
     graph = Graph(
         cora.adjacency, features=cora.features, labels=labels, name=NASTY, class_names=classes, node_names=names
     )
-    return trained(graph, model=APGCNSettings(penalty=0.05), epochs=200)  # until nodes differ in their steps
+    return trained(graph, model=APGCNConfig(penalty=0.05), epochs=200)  # until nodes differ in their steps
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def heard_until(shown, node, last):
 
 def test_models_whose_nodes_do_not_halt_have_no_page(cora):
     """Nor have those whose steps are others than the page's."""
-    for model in (APPNPSettings(), APAPPNPSettings()):
+    for model in (APPNPConfig(), APAPPNPConfig()):
         with pytest.raises(InvalidInput, match=f"a page can be made of AP-GCN, .* but the model is {model.title}"):
             content(trained(cora, model=model, epochs=1))
 
@@ -244,8 +244,8 @@ def test_a_certain_prediction_is_a_larger_circle_and_what_was_held_out_is_judged
             return drawn;
         }"""
     )
-    certainty = unpacked(shown["probabilities"]).reshape(len(shown["ids"]), -1).max(axis=1)
-    round_ones = np.sort(certainty[unpacked(shown["set"]) != 1])
+    confidence = unpacked(shown["probabilities"]).reshape(len(shown["ids"]), -1).max(axis=1)
+    round_ones = np.sort(confidence[unpacked(shown["set"]) != 1])
     np.testing.assert_allclose(np.sort(radii) / np.max(radii), (0.5 + round_ones) / (0.5 + round_ones.max()), rtol=1e-4)
     counts = shown["confusion"]["counts"]
     told = view.locator("#confusion tr").nth(2).locator("td").all_inner_texts()
@@ -272,13 +272,13 @@ def test_what_it_heard_first_is_what_it_knew_itself(opened, saved, shown):
 def test_what_the_page_says_a_node_heard_is_what_the_model_says(opened, freeze):
     """Step by step, until it halts; frozen neighbours go on saying what they said last."""
     graph = synthetic_graph(300, edges=600, features=16, classes=4)
-    model = trained(graph, model=APGCNSettings(penalty=0.05, freeze_halted=freeze), epochs=200)
+    model = trained(graph, model=APGCNConfig(penalty=0.05, freeze_halted=freeze), epochs=200)
     view = opened(content(model))
     network, tensors = model.fitted.built(graph)
     with torch.no_grad():
         seeds = network.predict(tensors.features, None)
-        listen = network.propagation._frozen if freeze else network.propagation._changing
-        states, _, steps = listen(seeds, tensors.adjacency, None)
+        propagate = network.propagation._frozen if freeze else network.propagation._unfrozen
+        states, _, steps = propagate(seeds, tensors.adjacency, None)
     assert len(steps.unique()) > 2
     said = (states[:, 0] / model.fitted.temperature).softmax(-1).numpy()
     for node in (3, 50, 211, int(steps[0].argmax())):

@@ -12,8 +12,8 @@ from helpers.browser import looked_at, until
 from helpers.fake_records import keep
 
 from apgcn.benchmark import penalty_sweep
-from apgcn.benchmark.artifacts import Column, Exhibit, Panel, Series, Table
-from apgcn.benchmark.config import Condition
+from apgcn.benchmark.artifacts import Artifact, ArtifactColumn, ArtifactTable, Panel, Series
+from apgcn.benchmark.config import RunConfig
 from apgcn.benchmark.store import Store
 from apgcn.errors import InvalidInput
 from apgcn.report.csv import spreadsheet
@@ -33,12 +33,12 @@ def store(tmp_path_factory) -> Store:
     store = Store(tmp_path_factory.mktemp("store"))
     random = np.random.default_rng(0)
     for place, penalty in enumerate(penalty_sweep.PENALTIES):
-        condition = Condition.of_paper("cora_ml", "apgcn", penalty=penalty)
+        run_config = RunConfig.from_preset("cora_ml", "apgcn", penalty=penalty)
         steps = np.clip(random.normal(9 - place, 1, (4, 50)).round().astype(int), 1, 10)
-        keep(store, condition, (0.85 - 0.01 * place + random.normal(0, 0.005, 4)).tolist(), steps=steps)
-    keep(store, Condition.of_paper("cora_ml", "apgcn", purpose="validation"), [None, None])
+        keep(store, run_config, (0.85 - 0.01 * place + random.normal(0, 0.005, 4)).tolist(), steps=steps)
+    keep(store, RunConfig.from_preset("cora_ml", "apgcn", seed_set="validation"), [None, None])
     for dataset, model in ((NASTY, "apgcn"), ("cora", NASTY)):
-        keep(store, Condition.of(dataset, model, {"hidden": 64, "max_steps": 10}), [0.5, 0.6])
+        keep(store, RunConfig.of(dataset, model, {"hidden_channels": 64, "max_steps": 10}), [0.5, 0.6])
     return store
 
 
@@ -72,37 +72,37 @@ def test_latex_compiles_in_the_head_of_a_careful_reader(store):
 def test_csv_keeps_all_digits_and_all_tables(store):
     rows = list(csv.DictReader(io.StringIO(spreadsheet(contents(store)))))
     (ours,) = [row for row in rows if (row["table"], row["model"], row["dataset"]) == ("table2", "apgcn", "cora_ml")]
-    records = store.of(Condition.of_paper("cora_ml", "apgcn"))
+    records = store.of(RunConfig.from_preset("cora_ml", "apgcn"))
     mean = 100 * np.mean([record.test_accuracy for record in records])
     assert float(ours["accuracy"]) == pytest.approx(mean, rel=1e-14)
     assert {"table2", "table4", "figure3", "overview"} <= {row["table"] for row in rows}
 
 
 def test_a_spreadsheet_does_not_take_names_for_formulas():
-    table = Table((), ({"name": "=1+1"}, {"name": "-2"}, {"name": -2.0}))
-    text = spreadsheet([Exhibit("table1", "t", table)])
+    table = ArtifactTable((), ({"name": "=1+1"}, {"name": "-2"}, {"name": -2.0}))
+    text = spreadsheet([Artifact("table1", "t", table)])
     assert text.splitlines() == ["table,name", "table1,'=1+1", "table1,'-2", "table1,-2.0"]
 
 
 def test_what_was_not_run_can_be_left_out():
-    table = Table((), ({"runs": 0}, {"runs": 3}))
-    shorter = Exhibit("table2", "t", table).without_what_was_not_run()
+    table = ArtifactTable((), ({"runs": 0}, {"runs": 3}))
+    shorter = Artifact("table2", "t", table).without_what_was_not_run()
     assert shorter.table.rows == ({"runs": 3},)
     assert shorter.notes == ("Not run here: 1 more of the paper's numbers.",)
 
 
 def test_nothing_in_a_record_steers_a_terminal_or_starts_a_row():
-    table = Table((Column("name", lambda row: row["name"]),), ({"name": "a\x1b[31m\r=b\x00"},))
+    table = ArtifactTable((ArtifactColumn("name", lambda row: row["name"]),), ({"name": "a\x1b[31m\r=b\x00"},))
     assert table.cells == [["a [31m =b "]]
-    exhibit = Exhibit("table1", "t", table)
-    assert spreadsheet([exhibit]).splitlines() == ["table,name", "table1,a [31m =b "]
-    starred = Exhibit("table1", "t", Table(table.columns, ({"name": "*b"}, {"name": "[1pt]"})))
+    artifact = Artifact("table1", "t", table)
+    assert spreadsheet([artifact]).splitlines() == ["table,name", "table1,a [31m =b "]
+    starred = Artifact("table1", "t", ArtifactTable(table.columns, ({"name": "*b"}, {"name": "[1pt]"})))
     assert "\n{}*b \\\\\n{}[1pt] \\\\\n" in latex([starred])
 
 
 def test_a_damaged_archive_costs_its_density_and_nothing_else(tmp_path):
     store = Store(tmp_path)
-    (record,) = keep(store, Condition.of_paper("cora_ml", "apgcn"), [0.8])
+    (record,) = keep(store, RunConfig.from_preset("cora_ml", "apgcn"), [0.8])
     (tmp_path / record.steps_file).write_bytes(b"damaged")
     text = page(store, contents(store), title="t")
     assert "Cora-ML (steps are missing)" in text
@@ -110,14 +110,14 @@ def test_a_damaged_archive_costs_its_density_and_nothing_else(tmp_path):
 
 
 def test_behind_a_number_are_settings_hardware_versions_and_commands(store):
-    records = store.of(Condition.of_paper("cora_ml", "apgcn"))
-    ((*_, settings, hardware, versions, command),) = behind(records).cells
-    assert settings == "none"
+    records = store.of(RunConfig.from_preset("cora_ml", "apgcn"))
+    ((*_, hyperparameters, hardware, versions, command),) = behind(records).cells
+    assert hyperparameters == "none"
     (usual,) = usual_settings(records)
     assert "penalty=0.005" in usual
-    assert "watch=stopping" in usual
-    ((*_, settings, _, _, _),) = behind(store.of(Condition.of_paper("cora_ml", "apgcn", penalty=0.1))).cells
-    assert settings == "penalty=0.1"
+    assert "monitor=stopping" in usual
+    ((*_, hyperparameters, _, _, _),) = behind(store.of(RunConfig.from_preset("cora_ml", "apgcn", penalty=0.1))).cells
+    assert hyperparameters == "penalty=0.1"
     assert hardware == "a made-up processor (cpu)"
     assert versions == "apgcn 0, torch 0"
     assert command == "apgcn reproduce nothing"
@@ -226,7 +226,7 @@ def opened(browser, store, tmp_path):
 def test_the_browser_shows_cells_and_plots_without_errors_or_requests(opened, store):
     view = opened()
     cells = view.locator("#table2 tbody tr").first.locator("td").all_inner_texts()
-    mean = 100 * np.mean([record.test_accuracy for record in store.of(Condition.of_paper("cora_ml", "apgcn"))])
+    mean = 100 * np.mean([record.test_accuracy for record in store.of(RunConfig.from_preset("cora_ml", "apgcn"))])
     assert cells[:4] == ["Cora-ML", "AP-GCN", "paper", "4"]
     assert cells[4].startswith(f"{mean:.2f} ± ")
     assert cells[6] == "85.71 ± 0.22**"

@@ -9,35 +9,35 @@ import numpy as np
 import pytest
 import torch
 
-from apgcn import APGCNSettings, TrainingSettings, benchmark_runs, train
+from apgcn import APGCNConfig, TrainingConfig, benchmark_runs, train
 from apgcn.inference.bundle import SavedModel, load_model, save_model
 from apgcn.inference.fit import fit
-from apgcn.inference.splits import hold_out
+from apgcn.inference.splits import stratified_split
 from apgcn.models.registry import MODELS
-from apgcn.ops.device_graph import GraphTensors
-from apgcn.ops.dispatch import plainly
-from apgcn.ops.rng import Noise
+from apgcn.ops.device_graph import DeviceGraph
+from apgcn.ops.dispatch import reference_kernels
+from apgcn.ops.rng import RandomStream
 from apgcn.training.batching import bytes_per_run
-from apgcn.training.cuda_graphs import own_stream
+from apgcn.training.cuda_graphs import side_stream
 from apgcn.training.loss import objective
-from apgcn.training.trainer import Pack
+from apgcn.training.trainer import BatchedTrainer
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
-ALL_DROPOUT = APGCNSettings(seed_dropout=0.5, update_dropout=0.5)
+ALL_DROPOUT = APGCNConfig(z0_dropout=0.5, update_dropout=0.5)
 
 
 def test_noise_has_the_same_bits():
-    here, there = Noise([1, 2]), Noise([1, 2], device="cuda")
+    here, there = RandomStream([1, 2]), RandomStream([1, 2], device="cuda")
     for draw in (lambda n: n.words(99), lambda n: n.uniform(99), lambda n: n.keep(99, rate=0.5)):
         assert torch.equal(draw(here), draw(there).cpu())
     assert torch.equal(here.keep(99, rate=0.3), there.keep(99, rate=0.3).cpu())
 
 
 def gradients_on(device, graph):
-    pack = Pack(GraphTensors.of(graph, device=device), benchmark_runs(graph, 4), ALL_DROPOUT, TrainingSettings())
-    pack.noise.seek(5)
-    objective(pack.model, pack.model(pack.graph, pack.noise), pack.train, l2=0.008).sum().backward()
+    pack = BatchedTrainer(DeviceGraph.of(graph, device=device), benchmark_runs(graph, 4), ALL_DROPOUT, TrainingConfig())
+    pack.rng.seek(5)
+    objective(pack.model, pack.model(pack.graph, pack.rng), pack.train, l2=0.008).sum().backward()
     return {name: weight.grad.cpu() for name, weight in pack.model.named_parameters()}
 
 
@@ -54,7 +54,7 @@ def test_a_step_has_the_same_gradients(cora):
 def test_written_out_loops_have_the_same_gradients(cora):
     gradients = []
     for plain in (False, True):
-        with plainly() if plain else nullcontext():
+        with reference_kernels() if plain else nullcontext():
             gradients.append(gradients_on("cuda", cora))
     agree(*gradients)
 
@@ -63,8 +63,10 @@ def test_recorded_epochs_are_epochs(cora):
     """Bit for bit: as they stand, recorded, and recorded again; weights and what was found after each epoch."""
     weights = []
     for records in (False, True, True):
-        with own_stream(torch.device("cuda")):
-            pack = Pack(GraphTensors.of(cora, device="cuda"), benchmark_runs(cora, 3), ALL_DROPOUT, TrainingSettings())
+        with side_stream(torch.device("cuda")):
+            pack = BatchedTrainer(
+                DeviceGraph.of(cora, device="cuda"), benchmark_runs(cora, 3), ALL_DROPOUT, TrainingConfig()
+            )
             for _ in range(26):
                 pack.epoch()
                 if not records:
@@ -79,9 +81,11 @@ def test_recorded_epochs_are_epochs(cora):
 
 @pytest.mark.parametrize("name", [name for name, kind in MODELS.items() if kind.has_weights])
 def test_the_host_does_not_wait_inside_an_epoch(cora, name):
-    with own_stream(torch.device("cuda")), warnings.catch_warnings():
+    with side_stream(torch.device("cuda")), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Synchronization debug mode")
-        pack = Pack(GraphTensors.of(cora, device="cuda"), benchmark_runs(cora, 2), MODELS[name](), TrainingSettings())
+        pack = BatchedTrainer(
+            DeviceGraph.of(cora, device="cuda"), benchmark_runs(cora, 2), MODELS[name](), TrainingConfig()
+        )
         try:
             for epoch in range(1, 22):
                 torch.cuda.set_sync_debug_mode("error" if epoch > 15 else "default")
@@ -95,17 +99,17 @@ def test_the_host_does_not_wait_inside_an_epoch(cora, name):
 def test_the_first_epochs_agree_with_the_cpu(cora):
     histories = []
     for device in ("cpu", "cuda"):
-        results = train(cora, benchmark_runs(cora, 4), ALL_DROPOUT, TrainingSettings(max_epochs=6), device=device)
+        results = train(cora, benchmark_runs(cora, 4), ALL_DROPOUT, TrainingConfig(max_epochs=6), device=device)
         histories.append(np.array([vars(result.history)["stopping_loss"] for result in results]))
     np.testing.assert_allclose(histories[1], histories[0], rtol=1e-4)
 
 
 def test_runs_leave_a_pack_on_the_gpu(cora):
     """And the others go on as if nothing had been recorded, bit for bit."""
-    short, found = replace(TrainingSettings(), patience=5, max_epochs=60), []
+    short, found = replace(TrainingConfig(), patience=5, max_epochs=60), []
     for records in (True, False):
-        with own_stream(torch.device("cuda")):
-            pack = Pack(GraphTensors.of(cora, device="cuda"), benchmark_runs(cora, 6), ALL_DROPOUT, short)
+        with side_stream(torch.device("cuda")):
+            pack = BatchedTrainer(DeviceGraph.of(cora, device="cuda"), benchmark_runs(cora, 6), ALL_DROPOUT, short)
             sizes = set()
             while pack.going:
                 pack.epoch()
@@ -118,9 +122,9 @@ def test_runs_leave_a_pack_on_the_gpu(cora):
 
 
 def test_a_halting_unit_that_learns_seldom_is_recorded_later(cora):
-    model = replace(ALL_DROPOUT, halting_every=12)
-    with own_stream(torch.device("cuda")):
-        pack = Pack(GraphTensors.of(cora, device="cuda"), benchmark_runs(cora, 2), model, TrainingSettings())
+    model = replace(ALL_DROPOUT, halting_interval=12)
+    with side_stream(torch.device("cuda")):
+        pack = BatchedTrainer(DeviceGraph.of(cora, device="cuda"), benchmark_runs(cora, 2), model, TrainingConfig())
         for _ in range(25):
             pack.epoch()
         assert all(work._recorded is not None for work in pack._steps.values())
@@ -134,7 +138,7 @@ def test_the_memory_estimate_is_of_the_right_size(cora):
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     reserved = torch.cuda.memory_reserved()
-    train(cora, benchmark_runs(cora, 40), ALL_DROPOUT, TrainingSettings(max_epochs=40), device="cuda")
+    train(cora, benchmark_runs(cora, 40), ALL_DROPOUT, TrainingConfig(max_epochs=40), device="cuda")
     peak = torch.cuda.max_memory_allocated() - before
     estimate = 40 * bytes_per_run(cora, ALL_DROPOUT, torch.device("cuda"))
     assert peak < estimate < 4 * peak
@@ -143,7 +147,7 @@ def test_the_memory_estimate_is_of_the_right_size(cora):
 
 def test_a_model_saved_here_answers_there(cora, tmp_path):
     """Trained on a GPU, saved, loaded, and asked on both."""
-    fitted = fit(cora, hold_out(cora.labels), APGCNSettings(), TrainingSettings(max_epochs=30), device="cuda")
+    fitted = fit(cora, stratified_split(cora.labels), APGCNConfig(), TrainingConfig(max_epochs=30), device="cuda")
     save_model(tmp_path / "m", SavedModel(fitted, cora))
     again = load_model(tmp_path / "m").fitted
     here, there = (again.predict(cora, device=device) for device in ("cpu", "cuda"))

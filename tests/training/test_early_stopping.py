@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 import torch
 
-from apgcn import TrainingSettings
+from apgcn import TrainingConfig
 from apgcn.errors import InvalidInput
-from apgcn.training.config import StopOn
+from apgcn.training.config import EarlyStopMode
 from apgcn.training.early_stopping import EarlyStopping
 
 
-def one_run_by_hand(accuracies, losses, patience, stop_on):
+def one_run_by_hand(accuracies, losses, patience, early_stop_mode):
     """Early stopping of a single run in plain Python: the best epoch and the last."""
     best, lowest, waited, best_epoch = (-1.0, np.inf), np.inf, 0, 0
     for epoch, (accuracy, loss) in enumerate(zip(accuracies, losses, strict=True), start=1):
-        if stop_on == "loss":
+        if early_stop_mode == "loss":
             improved, at_best = loss < lowest, loss < lowest
         else:
-            tie = stop_on == "tie" and (accuracy == best[0] or loss == lowest)
+            tie = early_stop_mode == "tie" and (accuracy == best[0] or loss == lowest)
             improved = accuracy > best[0] or loss < lowest or tie
             at_best = (accuracy, -loss) > (best[0], -best[1])
         waited = 0 if improved else waited + 1
@@ -29,14 +29,14 @@ def one_run_by_hand(accuracies, losses, patience, stop_on):
     return best_epoch, len(accuracies)
 
 
-@pytest.mark.parametrize("stop_on", get_args(StopOn))
-def test_each_run_stops_as_if_it_were_alone(stop_on):
+@pytest.mark.parametrize("early_stop_mode", get_args(EarlyStopMode))
+def test_each_run_stops_as_if_it_were_alone(early_stop_mode):
     random = np.random.default_rng(0)
     accuracies = random.integers(0, 6, size=(200, 30)) / 5 + np.minimum(np.arange(200), 40)[:, None] / 20
     losses = (random.integers(0, 50, size=(200, 30)) / 50).astype(np.float32)  # some are equal
-    expected = [one_run_by_hand(accuracies[:, run], losses[:, run], 12, stop_on) for run in range(30)]
+    expected = [one_run_by_hand(accuracies[:, run], losses[:, run], 12, early_stop_mode) for run in range(30)]
 
-    stopping, members = EarlyStopping(30, patience=12, stop_on=stop_on), torch.arange(30)
+    stopping, members = EarlyStopping(30, patience=12, early_stop_mode=early_stop_mode), torch.arange(30)
     found, best_epoch = {}, torch.zeros(30, dtype=torch.int64)
     for epoch in range(1, 201):
         at = members.numpy()
@@ -79,9 +79,9 @@ def test_a_run_whose_loss_is_not_finite_is_never_at_its_best_and_runs_out_of_pat
         ({"patience": 0}, "patience must be >= 1"),
         ({"learning_rate": 0.0}, "learning_rate must be > 0"),
         ({"l2": -1.0}, "l2 must be >= 0"),
-        ({"watch": "test"}, "watch must be one of stopping, training, regularised, got 'test'"),
+        ({"monitor": "test"}, "watch must be one of stopping, training, regularised, got 'test'"),
     ],
 )
-def test_impossible_settings_are_told_in_words(settings, sentence):
+def test_impossible_settings_are_told_in_words(config, sentence):
     with pytest.raises(InvalidInput, match=sentence):
-        TrainingSettings(**settings)
+        TrainingConfig(**config)

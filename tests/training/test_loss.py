@@ -5,11 +5,11 @@ import pytest
 import torch
 from helpers.graphs import random_graph
 
-from apgcn import APGCNSettings
+from apgcn import APGCNConfig
 from apgcn.errors import InvalidInput
-from apgcn.nn.propagation import Propagated
-from apgcn.ops.device_graph import GraphTensors
-from apgcn.ops.rng import Noise
+from apgcn.nn.propagation import PropagationOutput
+from apgcn.ops.device_graph import DeviceGraph
+from apgcn.ops.rng import RandomStream
 from apgcn.training.loss import Nodes, objective
 
 
@@ -24,8 +24,8 @@ def test_cross_entropy_and_accuracy_of_three_nodes_by_hand():
 
 
 def test_the_objective_is_the_sum_of_its_three_terms():
-    graph = GraphTensors.of(random_graph(20, edges=30))
-    network = APGCNSettings(penalty=0.3).build(graph, Noise([1, 2]))
+    graph = DeviceGraph.of(random_graph(20, edges=30))
+    network = APGCNConfig(penalty=0.3).build(graph, RandomStream([1, 2]))
     train = Nodes.of([np.array([0, 3, 5]), np.array([2, 7, 9])], graph.labels, what="training")
     outcome = network(graph)
     value = objective(network, outcome, train, l2=0.4)
@@ -37,11 +37,11 @@ def test_the_objective_is_the_sum_of_its_three_terms():
 
 
 def test_only_training_nodes_pay_for_their_steps():
-    graph = GraphTensors.of(random_graph(20, edges=30))
-    network = APGCNSettings(penalty=1.0).build(graph, Noise([1]))
+    graph = DeviceGraph.of(random_graph(20, edges=30))
+    network = APGCNConfig(penalty=1.0).build(graph, RandomStream([1]))
     steps, remainder = torch.ones(1, 20), torch.zeros(1, 20)
     steps[0, 4] = 9
-    outcome = Propagated(torch.zeros(1, 20, 3), steps=steps, remainder=remainder)
+    outcome = PropagationOutput(torch.zeros(1, 20, 3), steps=steps, remainder=remainder)
     assert network.penalties(outcome, torch.tensor([[4, 5]])).item() == 5
     assert network.penalties(outcome, torch.tensor([[5, 6]])).item() == 1
 

@@ -10,18 +10,18 @@ import pytest
 import torch
 from helpers.graphs import random_graph
 
-from apgcn import VALIDATION_SEEDS, APGCNSettings, Run, Split, TrainingSettings, benchmark_runs, clean, load, train
+from apgcn import VALIDATION_SEEDS, APGCNConfig, Run, Split, TrainingConfig, benchmark_runs, clean, load, train
 from apgcn.errors import InvalidInput
-from apgcn.models.ngcn import NGCNSettings
-from apgcn.ops.device_graph import GraphTensors
-from apgcn.ops.rng import Noise
+from apgcn.models.ngcn import NGCNConfig
+from apgcn.ops.device_graph import DeviceGraph
+from apgcn.ops.rng import RandomStream
 from apgcn.training import trainer
 from apgcn.training.batching import bytes_per_run, divide, pack_size
-from apgcn.training.config import Watch
-from apgcn.training.trainer import Pack
+from apgcn.training.config import Monitor
+from apgcn.training.trainer import BatchedTrainer
 
-ALL_DROPOUT = APGCNSettings(hidden=16, seed_dropout=0.5, update_dropout=0.5)
-SHORT = TrainingSettings(patience=8, max_epochs=60)
+ALL_DROPOUT = APGCNConfig(hidden_channels=16, z0_dropout=0.5, update_dropout=0.5)
+SHORT = TrainingConfig(patience=8, max_epochs=60)
 
 
 @pytest.fixture(scope="module")
@@ -34,17 +34,17 @@ def runs_of(graph, count: int) -> list[Run]:
     runs = []
     for seed in range(count):
         train, stopping, validation, test = np.split(random.permutation(graph.num_nodes), [12, 30, 40])
-        runs.append(Run(Split(train, stopping, validation, test, seed=seed), initialisation=seed % 2, dataset="random"))
+        runs.append(Run(Split(train, stopping, validation, test, seed=seed), init=seed % 2, dataset="random"))
     return runs
 
 
-def train_pack(graph, runs, model, training):
+def train_batch(graph, runs, model, training):
     """One pack on this graph."""
-    return trainer.train_pack(GraphTensors.of(graph), runs, model, training)
+    return trainer.train_batch(DeviceGraph.of(graph), runs, model, training)
 
 
-def weights_after(graph, runs, epochs: int, model=ALL_DROPOUT, training=TrainingSettings()):
-    pack = Pack(GraphTensors.of(graph), runs, model, training)
+def weights_after(graph, runs, epochs: int, model=ALL_DROPOUT, training=TrainingConfig()):
+    pack = BatchedTrainer(DeviceGraph.of(graph), runs, model, training)
     for _ in range(epochs):
         pack.epoch()
     return {name: weight.detach().clone() for name, weight in pack.model.named_parameters()}
@@ -53,10 +53,10 @@ def weights_after(graph, runs, epochs: int, model=ALL_DROPOUT, training=Training
 def test_runs_may_leave_late_and_together():
     """As on a GPU, which is looked at seldom: what a run does after its end is forgotten."""
     graph = random_graph(60, edges=150, features=8)
-    runs, training = runs_of(graph, 7), TrainingSettings(patience=6, max_epochs=60)
+    runs, training = runs_of(graph, 7), TrainingConfig(patience=6, max_epochs=60)
     answers = []
     for look_every, together in ((1, 0.0), (10, 0.4)):
-        pack = Pack(GraphTensors.of(graph), runs, ALL_DROPOUT, training)
+        pack = BatchedTrainer(DeviceGraph.of(graph), runs, ALL_DROPOUT, training)
         pack.look_every, pack.together = look_every, together
         while pack.going:
             pack.epoch()
@@ -83,9 +83,9 @@ def test_a_pack_of_eight_is_eight_packs_of_one(cora):
 def test_a_run_stops_at_the_same_epoch_in_any_company(graph):
     """Runs leave the pack one by one; those that stay must not notice."""
     runs = runs_of(graph, 6)
-    together = train_pack(graph, runs, ALL_DROPOUT, SHORT)
+    together = train_batch(graph, runs, ALL_DROPOUT, SHORT)
     for run, packed in zip(runs, together, strict=True):
-        (alone,) = train_pack(graph, [run], ALL_DROPOUT, SHORT)
+        (alone,) = train_batch(graph, [run], ALL_DROPOUT, SHORT)
         assert (alone.epochs, alone.best_epoch) == (packed.epochs, packed.best_epoch)
         np.testing.assert_allclose(alone.logits, packed.logits, rtol=1e-3, atol=1e-4)
         np.testing.assert_allclose(alone.history.stopping_loss, packed.history.stopping_loss, rtol=1e-3, atol=1e-4)
@@ -98,7 +98,7 @@ def test_the_same_key_gives_the_same_bits(graph, cora, sparse_features):
         graph, runs = cora, benchmark_runs(cora, 1)
     else:
         runs = runs_of(graph, 1)
-    (first,), (second,) = (train_pack(graph, runs, ALL_DROPOUT, SHORT) for _ in range(2))
+    (first,), (second,) = (train_batch(graph, runs, ALL_DROPOUT, SHORT) for _ in range(2))
     assert np.array_equal(first.logits, second.logits)
     assert np.array_equal(first.history.training_loss, second.history.training_loss)
     assert all(torch.equal(first.weights[name], second.weights[name]) for name in first.weights)
@@ -108,19 +108,19 @@ def test_global_generators_are_neither_read_nor_moved(graph):
     torch.manual_seed(1)
     np.random.seed(1)
     state = torch.get_rng_state()
-    (first,) = train_pack(graph, runs_of(graph, 1), ALL_DROPOUT, SHORT)
+    (first,) = train_batch(graph, runs_of(graph, 1), ALL_DROPOUT, SHORT)
     assert torch.equal(state, torch.get_rng_state())
     torch.manual_seed(2)
     np.random.seed(2)
-    (second,) = train_pack(graph, runs_of(graph, 1), ALL_DROPOUT, SHORT)
+    (second,) = train_batch(graph, runs_of(graph, 1), ALL_DROPOUT, SHORT)
     assert np.array_equal(first.logits, second.logits)
 
 
-@pytest.mark.parametrize(("split_seed", "initialisation"), [(1, 0), (0, 1)])
-def test_another_key_gives_other_noise(graph, split_seed, initialisation):
+@pytest.mark.parametrize(("split_seed", "init"), [(1, 0), (0, 1)])
+def test_another_key_gives_other_noise(graph, split_seed, init):
     run = runs_of(graph, 1)[0]
-    other = replace(run, split=replace(run.split, seed=split_seed), initialisation=initialisation)
-    assert run.noise_seed != other.noise_seed
+    other = replace(run, split=replace(run.split, seed=split_seed), init=init)
+    assert run.rng_seed != other.rng_seed
     assert not torch.equal(
         weights_after(graph, [run], epochs=0)["predict.first.weight"],
         weights_after(graph, [other], epochs=0)["predict.first.weight"],
@@ -129,7 +129,7 @@ def test_another_key_gives_other_noise(graph, split_seed, initialisation):
 
 def test_settings_that_draw_nothing_do_not_change_the_noise(graph):
     """After a step they differ, and so they do not merely start alike: without a price or l2, they do not."""
-    cheap, dear = (weights_after(graph, runs_of(graph, 1), 0, APGCNSettings(penalty=p)) for p in (0.0, 1.0))
+    cheap, dear = (weights_after(graph, runs_of(graph, 1), 0, APGCNConfig(penalty=p)) for p in (0.0, 1.0))
     assert torch.equal(cheap["predict.first.weight"], dear["predict.first.weight"])
     plain, other = (
         weights_after(graph, runs_of(graph, 1), 4, training=replace(SHORT, patience=p, watch=w))
@@ -141,12 +141,12 @@ def test_settings_that_draw_nothing_do_not_change_the_noise(graph):
 @pytest.mark.parametrize("epochs", [1, 7])
 def test_what_an_epoch_reports_can_be_worked_out_from_its_weights(graph, epochs):
     """Evaluated after the step, dropout off: objective on the training set, cross-entropy and accuracy of stopping."""
-    run, settings = runs_of(graph, 1)[0], APGCNSettings(hidden=16, penalty=0.3)
-    training = TrainingSettings(max_epochs=epochs, l2=0.2)
-    (result,) = train_pack(graph, [run], settings, training)
-    tensors = GraphTensors.of(graph)
-    network = settings.build(tensors, Noise([0]))
-    network.load_state_dict(weights_after(graph, [run], epochs, settings, replace(training, max_epochs=100)))
+    run, config = runs_of(graph, 1)[0], APGCNConfig(hidden_channels=16, penalty=0.3)
+    training = TrainingConfig(max_epochs=epochs, l2=0.2)
+    (result,) = train_batch(graph, [run], config, training)
+    tensors = DeviceGraph.of(graph)
+    network = config.build(tensors, RandomStream([0]))
+    network.load_state_dict(weights_after(graph, [run], epochs, config, replace(training, max_epochs=100)))
     with torch.no_grad():
         logits, steps, remainder = (value[0] for value in network(tensors))
         chances = torch.log_softmax(logits.double(), dim=-1)
@@ -165,24 +165,23 @@ def test_what_an_epoch_reports_can_be_worked_out_from_its_weights(graph, epochs)
 @pytest.mark.parametrize("change", [{"learning_rate": 0.02}, {"l2": 0.1}], ids=str)
 def test_every_setting_of_training_reaches_the_step(graph, change):
     usual, changed = (
-        weights_after(graph, runs_of(graph, 1), 1, training=one)
-        for one in (TrainingSettings(), TrainingSettings(**change))
+        weights_after(graph, runs_of(graph, 1), 1, training=one) for one in (TrainingConfig(), TrainingConfig(**change))
     )
     assert not torch.equal(usual["predict.first.weight"], changed["predict.first.weight"])
 
 
 def test_every_epoch_hears_other_noise(graph):
-    pack = Pack(GraphTensors.of(graph), runs_of(graph, 1), ALL_DROPOUT, TrainingSettings())
+    pack = BatchedTrainer(DeviceGraph.of(graph), runs_of(graph, 1), ALL_DROPOUT, TrainingConfig())
     outputs = []
     for epoch in (1, 2):
-        pack.noise.seek(epoch)
-        outputs.append(pack.model(pack.graph, pack.noise).output)
+        pack.rng.seek(epoch)
+        outputs.append(pack.model(pack.graph, pack.rng).output)
     assert not torch.equal(*outputs)
 
 
 def test_the_best_weights_are_kept_and_restored(graph):
     """What a result was evaluated with is what the pack held at its best epoch, not at its last."""
-    (result,) = train_pack(graph, runs_of(graph, 1), ALL_DROPOUT, SHORT)
+    (result,) = train_batch(graph, runs_of(graph, 1), ALL_DROPOUT, SHORT)
     assert result.best_epoch < result.epochs
     at_best = weights_after(graph, runs_of(graph, 1), result.best_epoch, training=SHORT)
     at_end = weights_after(graph, runs_of(graph, 1), result.epochs - 1, training=SHORT)
@@ -190,8 +189,8 @@ def test_the_best_weights_are_kept_and_restored(graph):
         assert torch.equal(weight, at_best[name])
     assert not torch.equal(result.weights["predict.first.weight"], at_end["predict.first.weight"])
 
-    tensors = GraphTensors.of(graph)
-    network = ALL_DROPOUT.build(tensors, Noise([0]))
+    tensors = DeviceGraph.of(graph)
+    network = ALL_DROPOUT.build(tensors, RandomStream([0]))
     network.load_state_dict(result.weights)
     with torch.no_grad():
         assert np.array_equal(network(tensors).output[0].numpy(), result.logits)
@@ -199,32 +198,34 @@ def test_the_best_weights_are_kept_and_restored(graph):
 
 def test_the_best_epoch_is_the_best_of_the_history(graph):
     for watch in ("stopping", "training"):
-        (result,) = train_pack(graph, runs_of(graph, 1), ALL_DROPOUT, replace(SHORT, watch=watch))
+        (result,) = train_batch(graph, runs_of(graph, 1), ALL_DROPOUT, replace(SHORT, monitor=monitor))
         losses = getattr(result.history, f"{watch}_loss")
         order = list(zip(result.history.stopping_accuracy, -losses, strict=True))
         assert max(order) == order[result.best_epoch - 1]
 
 
 def test_the_regularised_loss_is_that_of_the_stopping_set_and_the_weights(graph):
-    pack = Pack(GraphTensors.of(graph), runs_of(graph, 2), ALL_DROPOUT, TrainingSettings(watch="regularised", l2=0.3))
+    pack = BatchedTrainer(
+        DeviceGraph.of(graph), runs_of(graph, 2), ALL_DROPOUT, TrainingConfig(monitor="regularised", l2=0.3)
+    )
     pack.step()
     found = pack.evaluate()
     shrunk = 0.3 / 2 * (pack.model.predict.first.weight**2).sum((1, 2))
-    torch.testing.assert_close(pack.watched(found), found.stopping_loss + shrunk)
-    pack.settings = TrainingSettings(watch="stopping", l2=0.3)
-    assert torch.equal(pack.watched(found), found.stopping_loss)
+    torch.testing.assert_close(pack.monitored_loss(found), found.stopping_loss + shrunk)
+    pack.config = TrainingConfig(monitor="stopping", l2=0.3)
+    assert torch.equal(pack.monitored_loss(found), found.stopping_loss)
 
 
 def test_the_watched_loss_decides_when_to_stop(graph):
-    ends = {watch: train_pack(graph, runs_of(graph, 1), ALL_DROPOUT, replace(SHORT, watch=watch, l2=0.3))[0].epochs
-            for watch in get_args(Watch)}  # fmt: skip
+    ends = {monitor: train_batch(graph, runs_of(graph, 1), ALL_DROPOUT, replace(SHORT, monitor=monitor, l2=0.3))[0].epochs
+            for monitor in get_args(Monitor)}  # fmt: skip
     assert len(set(ends.values())) == 3
 
 
 @pytest.mark.parametrize("every", [1, 3, 5])
 def test_the_halting_unit_moves_on_every_fifth_epoch_only_momentum_included(graph, every):
-    settings = APGCNSettings(hidden=16, penalty=0.1, halting_every=every)
-    pack = Pack(GraphTensors.of(graph), runs_of(graph, 2), settings, TrainingSettings())
+    config = APGCNConfig(hidden_channels=16, penalty=0.1, halting_interval=every)
+    pack = BatchedTrainer(DeviceGraph.of(graph), runs_of(graph, 2), config, TrainingConfig())
     moved = []
     for _ in range(15):
         before = {name: weight.detach().clone() for name, weight in pack.model.named_parameters()}
@@ -238,13 +239,13 @@ def test_the_halting_unit_moves_on_every_fifth_epoch_only_momentum_included(grap
 
 def test_one_step_of_the_pack_is_one_step_of_torch_adam(graph):
     """The same forward pass, differentiated and stepped by hand."""
-    tensors, run = GraphTensors.of(graph), runs_of(graph, 1)[0]
+    tensors, run = DeviceGraph.of(graph), runs_of(graph, 1)[0]
     ours = weights_after(graph, [run], epochs=1)
 
-    noise = Noise([run.noise_seed])
-    network = ALL_DROPOUT.build(tensors, noise)
-    noise.seek(1)
-    outcome = network(tensors, noise)
+    rng = RandomStream([run.rng_seed])
+    network = ALL_DROPOUT.build(tensors, rng)
+    rng.seek(1)
+    outcome = network(tensors, rng)
     nodes = torch.from_numpy(run.split.train.copy())
     loss = torch.nn.functional.cross_entropy(outcome.output[0, nodes], tensors.labels[nodes])
     loss = loss + 0.008 / 2 * network.predict.first.weight.square().sum()
@@ -260,19 +261,19 @@ def test_a_pack_learns(graph):
     """Labels that can be read off the features of a node without neighbours are found, where guessing finds a third."""
     features = np.eye(3)[graph.labels] + graph.features[:, :3] / 2
     learnable = replace(graph, adjacency=graph.adjacency * 0, features=features)
-    results = train_pack(learnable, runs_of(learnable, 4), APGCNSettings(), TrainingSettings(l2=0.0))
+    results = train_batch(learnable, runs_of(learnable, 4), APGCNConfig(), TrainingConfig(l2=0.0))
     assert min(result.test_accuracy for result in results) > 0.9
 
 
 def test_a_diverged_run_keeps_its_initial_weights_and_says_so(graph):
     run = runs_of(graph, 1)[0]
-    (result,) = train_pack(graph, [run], ALL_DROPOUT, TrainingSettings(learning_rate=1e30, patience=5))
+    (result,) = train_batch(graph, [run], ALL_DROPOUT, TrainingConfig(learning_rate=1e30, patience=5))
     assert result.best_epoch == 0
     assert torch.equal(result.weights["predict.first.weight"], weights_after(graph, [run], 0)["predict.first.weight"])
 
 
 def test_results_come_in_the_order_of_the_runs_whatever_the_packs(graph, monkeypatch):
-    monkeypatch.setattr("apgcn.training.batching.MOST_ON_CPU", 2)
+    monkeypatch.setattr("apgcn.training.batching.MAX_ON_CPU", 2)
     runs, seen = runs_of(graph, 5), []
     results = train(graph, runs, ALL_DROPOUT, SHORT, progress=seen.append)
     assert [result.run for result in results] == runs
@@ -319,7 +320,7 @@ def test_a_run_that_does_not_fit_the_graph_is_refused_before_training(graph, cha
         ({"runs": []}, "at least one run"),
         ({"runs": "run"}, "runs must hold runs"),
         ({"runs": Run(Split([0], [1]))}, "runs must be a list of runs"),
-        ({"model": TrainingSettings()}, "model must be the settings of a model"),
+        ({"model": TrainingConfig()}, "model must be the settings of a model"),
         ({"device": "tpu"}, "device must be cpu, cuda or cuda:N, got 'tpu'"),
     ],
 )
@@ -359,27 +360,27 @@ def test_results_show_themselves_in_a_line(graph):
 
 
 def test_a_large_graph_gets_a_small_pack_and_one_that_cannot_fit_is_refused(graph, monkeypatch):
-    settings = APGCNSettings()
-    needed = bytes_per_run(graph, settings, torch.device("cpu"))
+    config = APGCNConfig()
+    needed = bytes_per_run(graph, config, torch.device("cpu"))
     for memory, size in [(1000 * needed, 8), (5 * needed, 3), (needed, 1)]:
         monkeypatch.setattr("apgcn.training.batching.memory_of", lambda device, memory=memory: memory)
-        assert pack_size(graph, settings, torch.device("cpu")) == size
+        assert pack_size(graph, config, torch.device("cpu")) == size
     monkeypatch.setattr("apgcn.training.batching.memory_of", lambda device: needed - 1)
     with pytest.raises(
         InvalidInput,
         match=f"one run of AP-GCN on random needs about {needed:,} bytes .* make max_steps or hidden smaller",
     ):
-        pack_size(graph, settings, torch.device("cpu"))
+        pack_size(graph, config, torch.device("cpu"))
 
 
 def test_packs_that_train_at_once_share_the_memory(graph, monkeypatch):
-    settings = APGCNSettings()
-    needed = bytes_per_run(graph, settings, torch.device("cpu"))
+    config = APGCNConfig()
+    needed = bytes_per_run(graph, config, torch.device("cpu"))
     monkeypatch.setattr("apgcn.training.batching.memory_of", lambda device: 10 * needed)
-    sizes = [pack_size(graph, settings, torch.device("cpu"), workers=workers) for workers in (1, 2, 4)]
+    sizes = [pack_size(graph, config, torch.device("cpu"), workers=workers) for workers in (1, 2, 4)]
     assert sizes == [6, 3, 1]  # 60 % of the memory of 10, 5 and 2.5 runs
     with pytest.raises(InvalidInput, match="for each of 11 workers; use fewer"):
-        pack_size(graph, settings, torch.device("cpu"), workers=11)
+        pack_size(graph, config, torch.device("cpu"), workers=11)
 
 
 @pytest.mark.parametrize(("written", "expected"), [("1048576\n", 2**20), ("max\n", None)])
@@ -394,15 +395,15 @@ def test_a_container_has_no_more_memory_than_it_is_given(monkeypatch, written, e
 
 
 def test_max_epochs_end_a_run(graph):
-    (result,) = train_pack(graph, runs_of(graph, 1), ALL_DROPOUT, TrainingSettings(max_epochs=3))
+    (result,) = train_batch(graph, runs_of(graph, 1), ALL_DROPOUT, TrainingConfig(max_epochs=3))
     assert result.epochs == 3
 
 
 def test_benchmark_runs_are_the_splits_first_then_the_next_initialisation(cora):
     runs = benchmark_runs(cora, 45, seed=7)
-    assert [run.initialisation for run in runs] == [7] * 20 + [8] * 20 + [9] * 5
+    assert [run.init for run in runs] == [7] * 20 + [8] * 20 + [9] * 5
     assert runs[0].split is runs[20].split is runs[40].split
-    assert len({run.noise_seed for run in runs}) == 45
+    assert len({run.rng_seed for run in runs}) == 45
     with pytest.raises(InvalidInput, match="runs must be >= 1, got 0"):
         benchmark_runs(cora, 0)
     with pytest.raises(InvalidInput, match=r"call clean\(graph\) first"):
@@ -424,7 +425,7 @@ def test_memory_that_an_epoch_frees_goes_back_to_the_system():
     def look(at):
         held.append(int(Path("/proc/self/statm").read_text().split()[1]))
 
-    train(cora, benchmark_runs(cora, 3), NGCNSettings(), TrainingSettings(max_epochs=20), progress=look)
+    train(cora, benchmark_runs(cora, 3), NGCNConfig(), TrainingConfig(max_epochs=20), progress=look)
     assert held[19] < 0.9 * held[18]
 
 

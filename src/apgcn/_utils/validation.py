@@ -16,7 +16,7 @@ MOST = 2**31 - 1
 Settings = TypeVar("Settings", bound=Any)
 
 
-def check_whole(name: str, value: Any, *, least: int = 1, most: int = MOST) -> None:
+def check_int(name: str, value: Any, *, least: int = 1, most: int = MOST) -> None:
     """A whole number between two bounds."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool):
         raise InvalidInput(f"{name} must be a whole number, got {value!r}.")
@@ -35,14 +35,14 @@ def check_number(name: str, value: Any, *, positive: bool = False) -> None:
         raise InvalidInput(f"{name} must be {'>' if positive else '>='} 0, got {_short(value)}.")
 
 
-def check_share(name: str, value: Any) -> None:
+def check_fraction(name: str, value: Any) -> None:
     """A number from [0, 1)."""
     _check_real(name, value)
     if not 0 <= value < 1:
         raise InvalidInput(f"{name} must be in [0, 1), got {_short(value)}.")
 
 
-def check_truth(name: str, value: Any) -> None:
+def check_bool(name: str, value: Any) -> None:
     """True or False."""
     if not isinstance(value, bool | np.bool_):
         raise InvalidInput(f"{name} must be True or False, got {value!r}.")

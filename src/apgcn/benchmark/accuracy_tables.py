@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from apgcn._utils.significance import aligned_friedman
-from apgcn.benchmark.aggregate import Mean
-from apgcn.benchmark.artifacts import Column, Exhibit, Row, Table
+from apgcn.benchmark.aggregate import Summary
+from apgcn.benchmark.artifacts import Artifact, ArtifactColumn, ArtifactTable, Row
 from apgcn.benchmark.config import PROTOCOL, RunKey, Scope
 from apgcn.benchmark.formatting import GRAPH, MODEL, NOTHING, RUNS, model_title, number, plus_minus, verdict
 from apgcn.benchmark.published import ACCURACIES, MODEL_TITLES
@@ -38,15 +38,15 @@ FEW = "Intervals over fewer than 20 runs are too narrow: there is too little to 
 COLUMNS = (
     GRAPH,
     MODEL,
-    Column("settings", lambda row: row["settings_kind"], words=True),
+    ArtifactColumn("hyperparameters", lambda row: row["settings_kind"], words=True),
     RUNS,
-    Column("ours", lambda row: plus_minus(row["accuracy"], row["interval"]) + row["stars"]),
-    Column("by split", lambda row: number(row["split_interval"])),
-    Column(
+    ArtifactColumn("ours", lambda row: plus_minus(row["accuracy"], row["interval"]) + row["stars"]),
+    ArtifactColumn("by split", lambda row: number(row["split_interval"])),
+    ArtifactColumn(
         "paper", lambda row: plus_minus(row["paper_accuracy"], row["paper_interval"]) + row["paper_stars"] + _mark(row)
     ),
-    Column("difference", lambda row: number(row["difference"], sign=True)),
-    Column("verdict", lambda row: row["verdict"], words=True),
+    ArtifactColumn("difference", lambda row: number(row["difference"], sign=True)),
+    ArtifactColumn("verdict", lambda row: row["verdict"], words=True),
 )
 
 
@@ -55,11 +55,11 @@ def plan(scope: Scope) -> list[RunKey]:
     return [
         key
         for dataset, model in scope.pairs()
-        for key in scope.condition(dataset, model).first_runs(scope.runs or PROTOCOL)
+        for key in scope.run_config(dataset, model).first_runs(scope.runs or PROTOCOL)
     ]
 
 
-def content(store: Store, scope: Scope, *, name: str, title: str) -> Exhibit:
+def content(store: Store, scope: Scope, *, name: str, title: str) -> Artifact:
     """Ours beside the paper's, graph by graph; models that were not run are there with the paper's number alone."""
     rows: list[Row] = []
     shown: list[Record] = []
@@ -67,12 +67,12 @@ def content(store: Store, scope: Scope, *, name: str, title: str) -> Exhibit:
         for group in (scope, *_others(scope)):
             found = {model: _records(store, group, dataset, model) for model in group.models}
             if group is not scope:
-                usual = {model: scope.condition(dataset, model) for model, records in found.items() if records}
-                found = {model: found[model] for model in usual if group.condition(dataset, model) != usual[model]}
+                usual = {model: scope.run_config(dataset, model) for model, records in found.items() if records}
+                found = {model: found[model] for model in usual if group.run_config(dataset, model) != usual[model]}
             stars = _stars(found)
             for model in sorted(found, key=_order):
                 if found[model] or (group is scope and (dataset, model) in ACCURACIES):
-                    rows.append(_row(group, dataset, model, Mean.of(found[model]), stars.get(model, "")))
+                    rows.append(_row(group, dataset, model, Summary.of(found[model]), stars.get(model, "")))
                     shown += found[model]
     notes = [*INTERVALS]
     unweighted = {row["model"] for row in rows if row["model"] in MODELS and not MODELS[row["model"]].has_weights}
@@ -82,11 +82,11 @@ def content(store: Store, scope: Scope, *, name: str, title: str) -> Exhibit:
     notes += [ONE_RUN.format(model_title(model)) for model in sorted(unweighted)]
     notes += [COPIED] if any(_mark(row) for row in rows) else []
     notes += [FEW] if any(1 < row["runs"] < 20 for row in rows) else []
-    return Exhibit(name, title, Table(COLUMNS, tuple(rows)), notes=tuple(notes), records=tuple(shown))
+    return Artifact(name, title, ArtifactTable(COLUMNS, tuple(rows)), notes=tuple(notes), records=tuple(shown))
 
 
 def _records(store: Store, scope: Scope, dataset: str, model: str) -> list[Record]:
-    return store.of(scope.condition(dataset, model), scope.runs) if scope.takes(dataset, model) else []
+    return store.of(scope.run_config(dataset, model), scope.runs) if scope.takes(dataset, model) else []
 
 
 def _others(scope: Scope) -> list[Scope]:
@@ -99,16 +99,16 @@ def _order(model: str) -> int:
     return [*MODEL_TITLES].index(model) if model in MODEL_TITLES else len(MODEL_TITLES)
 
 
-def _row(group: Scope, dataset: str, model: str, mean: Mean, stars: str) -> dict[str, Any]:
+def _row(group: Scope, dataset: str, model: str, mean: Summary, stars: str) -> dict[str, Any]:
     """A line of the table; only one with the settings behind the paper's number stands beside it."""
-    condition = group.condition(dataset, model) if group.takes(dataset, model) else None
-    usual = condition is None or condition == replace(group, kind=None).condition(dataset, model)
+    run_config = group.run_config(dataset, model) if group.takes(dataset, model) else None
+    usual = run_config is None or run_config == replace(group, kind=None).run_config(dataset, model)
     paper = ACCURACIES.get((dataset, model)) if usual else None
     accuracy, interval = (paper.accuracy, paper.interval) if paper else (None, None)
     return {
         "dataset": dataset,
         "model": model,
-        "settings_kind": (group.kind or condition.kind) if condition else NOTHING,
+        "settings_kind": (group.kind or run_config.kind) if run_config else NOTHING,
         **mean.row,
         "stars": stars,
         "paper_accuracy": accuracy,
@@ -127,7 +127,7 @@ def _mark(row: Row) -> str:
 
 def _stars(found: dict[str, list[Record]]) -> dict[str, str]:
     """The stars of the best model, if there is a second best to compare it with on paired runs."""
-    means = {model: Mean.of(records).accuracy for model, records in found.items() if records}
+    means = {model: Summary.of(records).accuracy for model, records in found.items() if records}
     ranked = sorted((model for model in means if means[model] is not None), key=lambda model: -(means[model] or 0))
     if len(ranked) < 2:
         return {}
@@ -138,8 +138,7 @@ def _stars(found: dict[str, list[Record]]) -> dict[str, str]:
 def _paired(first: Sequence[Record], second: Sequence[Record]) -> tuple[list[float], list[float]]:
     """The test accuracies on the runs that both have."""
     one, other = (
-        {(record.split, record.initialisation): record.test_accuracy or 0.0 for record in records}
-        for records in (first, second)
+        {(record.split, record.init): record.test_accuracy or 0.0 for record in records} for records in (first, second)
     )
     shared = [run for run in one if run in other]
     return [one[run] for run in shared], [other[run] for run in shared]

@@ -13,7 +13,7 @@ from apgcn.benchmark.records import Record
 
 
 @dataclass(frozen=True)
-class Mean:
+class Summary:
     """Means over runs, accuracies in percent.
 
     `interval` is the paper's: 95 %, runs resampled as if independent, the larger side. `split_interval` resamples whole
@@ -39,7 +39,7 @@ class Mean:
         return {name: getattr(self, name) for name in (*shown, "steps", "steps_interval")}
 
     @classmethod
-    def of(cls, records: Sequence[Record]) -> Mean:
+    def of(cls, records: Sequence[Record]) -> Summary:
         """The mean of records of one condition."""
         accuracies, judged = _percent(records, lambda record: record.test_accuracy)
         validation, _ = _percent(records, lambda record: record.validation_accuracy)
@@ -90,4 +90,4 @@ def comparable(found: Mapping[Name, Sequence[Record]]) -> dict[Name, list[Record
 
 
 def _run(record: Record) -> tuple[int, int]:
-    return record.split, record.initialisation
+    return record.split, record.init

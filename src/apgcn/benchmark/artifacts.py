@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Column:
+class ArtifactColumn:
     """A column for readers: its heading, and how a row's values become the text of a cell."""
 
     heading: str
@@ -23,13 +23,13 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class ArtifactTable:
     """Rows of values, and columns that show them.
 
     The values keep all their digits and go into CSV and JSON as they are; a page shows the columns.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[ArtifactColumn, ...]
     rows: tuple[Row, ...]
 
     @property
@@ -41,7 +41,7 @@ class Table:
         """What a reader sees, row by row."""
         return [[printable(column.text(row)) for column in self.columns] for row in self.rows]
 
-    def divided(self) -> tuple[Table, Table]:
+    def divided(self) -> tuple[ArtifactTable, ArtifactTable]:
         """The rows that show something of ours, and those that have the paper's number alone: none of their runs."""
         run = tuple(row for row in self.rows if row.get("runs") != 0)
         return replace(self, rows=run), replace(self, rows=tuple(row for row in self.rows if row.get("runs") == 0))
@@ -71,7 +71,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Exhibit:
+class Artifact:
     """A table or a figure of the paper, as our records have it.
 
     `records` are those that it shows; `origin` is what is behind numbers that are no run's; `notes` say what a reader
@@ -80,11 +80,11 @@ class Exhibit:
 
     name: str
     title: str
-    table: Table
+    table: ArtifactTable
     panels: tuple[Panel, ...] = ()
     notes: tuple[str, ...] = ()
     records: tuple[Record, ...] = ()
-    origin: Table | None = None
+    origin: ArtifactTable | None = None
 
     @property
     def heading(self) -> str:
@@ -92,7 +92,7 @@ class Exhibit:
         word, number = self.name.rstrip("0123456789"), self.name.lstrip(ascii_lowercase)
         return f"{word.capitalize()} {number}: {self.title}" if number else f"{word.capitalize()}: {self.title}"
 
-    def without_what_was_not_run(self) -> Exhibit:
+    def without_what_was_not_run(self) -> Artifact:
         """The same without the rows that have only the paper's number; a note says how many there were."""
         run, not_run = self.table.divided()
         if not not_run.rows:

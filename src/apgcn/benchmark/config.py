@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
-from apgcn._utils.validation import check_whole, plain
+from apgcn._utils.validation import check_int, plain
 from apgcn.data.registry import CATALOGUE
 from apgcn.data.splits import TEST_SEEDS, VALIDATION_SEEDS
-from apgcn.models.presets import kinds_for
+from apgcn.models.presets import presets_for
 from apgcn.models.registry import MODELS
-from apgcn.training.config import TrainingSettings, divide_settings, paper_settings
-from apgcn.training.runs import MOST_RUNS
+from apgcn.training.config import TrainingConfig, preset_config, split_config
+from apgcn.training.runs import MAX_RUNS
 
 PER_CLASS = 20  # training nodes a class, unless an experiment varies it
 
@@ -22,7 +22,7 @@ Scalar = int | float | str  # a truth is a number
 
 
 @dataclass(frozen=True)
-class Condition:
+class RunConfig:
     """What is trained on what: all that the runs of one mean have in common.
 
     Parameters
@@ -38,53 +38,53 @@ class Condition:
 
     dataset: str
     model: str
-    settings: tuple[tuple[str, Scalar], ...]
-    per_class: int = PER_CLASS
-    purpose: Purpose = "test"
+    hyperparameters: tuple[tuple[str, Scalar], ...]
+    train_per_class: int = PER_CLASS
+    seed_set: Purpose = "test"
 
     @classmethod
     def of(
         cls,
         dataset: str,
         model: str,
-        settings: Mapping[str, Scalar],
+        hyperparameters: Mapping[str, Scalar],
         *,
-        per_class: int = PER_CLASS,
-        purpose: Purpose = "test",
-    ) -> Condition:
+        train_per_class: int = PER_CLASS,
+        seed_set: Purpose = "test",
+    ) -> RunConfig:
         """Settings by name; what is not named has its default, where the model is known."""
         if model in MODELS:
-            settings = as_dict(*divide_settings(model, settings))
-        return cls(dataset, model, tuple(sorted(settings.items())), per_class, purpose)
+            hyperparameters = as_dict(*split_config(model, hyperparameters))
+        return cls(dataset, model, tuple(sorted(hyperparameters.items())), train_per_class, seed_set)
 
     @classmethod
-    def of_paper(
+    def from_preset(
         cls,
         dataset: str,
         model: str,
         *,
         kind: str | None = None,
-        per_class: int = PER_CLASS,
-        purpose: Purpose = "test",
+        train_per_class: int = PER_CLASS,
+        seed_set: Purpose = "test",
         **changes: Scalar,
-    ) -> Condition:
+    ) -> RunConfig:
         """The settings behind the paper's tables for a graph, or those of a kind, with changes by name."""
-        settings = as_dict(*paper_settings(dataset, model=model, kind=kind, **changes))
-        return cls.of(dataset, model, settings, per_class=per_class, purpose=purpose)
+        hyperparameters = as_dict(*preset_config(dataset, model=model, kind=kind, **changes))
+        return cls.of(dataset, model, hyperparameters, train_per_class=train_per_class, seed_set=seed_set)
 
     @property
     def chosen(self) -> dict[str, Scalar]:
         """The settings that are not a default of the model or its training."""
         usual = defaults(self.model)
-        return {name: value for name, value in self.settings if usual.get(name, _NOTHING) != value}
+        return {name: value for name, value in self.hyperparameters if usual.get(name, _NOTHING) != value}
 
     @property
     def kind(self) -> str:
         """Which kind of settings these are: "paper", "published" or "tuned"; "" for settings that nobody gave."""
         if self.model not in MODELS or self.dataset not in CATALOGUE:
             return ""
-        for kind in kinds_for(MODELS[self.model], self.dataset):
-            if self.settings == Condition.of_paper(self.dataset, self.model, kind=kind).settings:
+        for kind in presets_for(MODELS[self.model], self.dataset):
+            if self.hyperparameters == RunConfig.from_preset(self.dataset, self.model, kind=kind).hyperparameters:
                 return kind
         return ""
 
@@ -92,9 +92,9 @@ class Condition:
     def changes(self) -> dict[str, Scalar]:
         """The settings that are not those behind the paper's tables; all of them where graph or model are unknown."""
         if self.model not in MODELS or self.dataset not in CATALOGUE:
-            return dict(self.settings)
-        usual = dict(Condition.of_paper(self.dataset, self.model).settings)
-        return {name: value for name, value in self.settings if usual.get(name, _NOTHING) != value}
+            return dict(self.hyperparameters)
+        usual = dict(RunConfig.from_preset(self.dataset, self.model).hyperparameters)
+        return {name: value for name, value in self.hyperparameters if usual.get(name, _NOTHING) != value}
 
     @property
     def text(self) -> str:
@@ -103,15 +103,15 @@ class Condition:
         Defaults are not spelled out: so a setting that a later version adds does not change the keys of old records.
         """
         chosen = ",".join(f"{name}={json.dumps(value)}" for name, value in self.chosen.items()) or "defaults"
-        return f"{self.dataset}/{self.model}/{chosen}/labels={self.per_class}"
+        return f"{self.dataset}/{self.model}/{chosen}/labels={self.train_per_class}"
 
     def first_runs(self, count: int) -> list[RunKey]:
         """The first runs of the protocol: every split with one initialisation, then with the next.
 
         A model without initial weights has one run per split, and no more.
         """
-        check_whole("runs", count, most=MOST_RUNS)
-        seeds = TEST_SEEDS if self.purpose == "test" else VALIDATION_SEEDS
+        check_int("runs", count, most=MAX_RUNS)
+        seeds = TEST_SEEDS if self.seed_set == "test" else VALIDATION_SEEDS
         if self.model in MODELS and not MODELS[self.model].has_weights:
             count = min(count, len(seeds))
         return [RunKey(self, seeds[number % len(seeds)], number // len(seeds)) for number in range(count)]
@@ -121,37 +121,37 @@ class Condition:
 class RunKey:
     """One training.
 
-    >>> Condition.of_paper("citeseer", "apgcn").first_runs(1)[0].text
+    >>> RunConfig.from_preset("citeseer", "apgcn").first_runs(1)[0].text
     'citeseer/apgcn/penalty=0.001/labels=20/test=2144199730/initialisation=0'
     """
 
-    condition: Condition
+    run_config: RunConfig
     split: int
-    initialisation: int
+    init: int
 
     @property
     def text(self) -> str:
-        return f"{self.condition.text}/{self.condition.purpose}={self.split}/initialisation={self.initialisation}"
+        return f"{self.run_config.text}/{self.run_config.seed_set}={self.split}/initialisation={self.init}"
 
 
 def defaults(model: str) -> dict[str, Any]:
     """What the settings of a model and its training are when nobody chooses; nothing for an unknown model."""
     if model not in MODELS:
         return {}
-    return {field.name: field.default for kind in (MODELS[model], TrainingSettings) for field in fields(kind)}
+    return {field.name: field.default for kind in (MODELS[model], TrainingConfig) for field in fields(kind)}
 
 
-def as_dict(*settings: Any) -> dict[str, Scalar]:
+def as_dict(*hyperparameters: Any) -> dict[str, Scalar]:
     """The settings of several dataclasses by name, as JSON has them."""
-    return {name: plain(value) for one in settings if is_dataclass(one) for name, value in vars(one).items()}
+    return {name: plain(value) for one in hyperparameters if is_dataclass(one) for name, value in vars(one).items()}
 
 
-def by_condition(keys: Iterable[RunKey]) -> dict[Condition, list[RunKey]]:
+def group_by_config(keys: Iterable[RunKey]) -> dict[RunConfig, list[RunKey]]:
     """The keys of each condition, in their order, each once."""
-    groups: dict[Condition, dict[RunKey, None]] = {}
+    groups: dict[RunConfig, dict[RunKey, None]] = {}
     for key in keys:
-        groups.setdefault(key.condition, {})[key] = None
-    return {condition: list(members) for condition, members in groups.items()}
+        groups.setdefault(key.run_config, {})[key] = None
+    return {run_config: list(members) for run_config, members in groups.items()}
 
 
 _NOTHING = object()
@@ -174,13 +174,13 @@ class Scope:
 
     def takes(self, dataset: str, model: str) -> bool:
         """Whether we have the model, with settings of this kind for the graph."""
-        return model in MODELS and (self.kind is None or self.kind in kinds_for(MODELS[model], dataset))
+        return model in MODELS and (self.kind is None or self.kind in presets_for(MODELS[model], dataset))
 
     def pairs(self) -> Iterator[tuple[str, str]]:
         """Graph by graph, the models that can be trained on it."""
         for dataset in self.datasets:
             yield from ((dataset, model) for model in self.models if self.takes(dataset, model))
 
-    def condition(self, dataset: str, model: str, **changes: Any) -> Condition:
+    def run_config(self, dataset: str, model: str, **changes: Any) -> RunConfig:
         """A model on a graph, with settings of this kind."""
-        return Condition.of_paper(dataset, model, kind=self.kind, **changes)
+        return RunConfig.from_preset(dataset, model, kind=self.kind, **changes)

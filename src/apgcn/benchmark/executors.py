@@ -18,7 +18,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, TypeVar
 
-from apgcn.benchmark.config import Condition
+from apgcn.benchmark.config import RunConfig
 from apgcn.errors import ApgcnError, WorkerDied
 
 Item = TypeVar("Item")
@@ -35,7 +35,7 @@ class Executor(Protocol):
     @property
     def at_once(self) -> int: ...
 
-    def ask(self, function: Callable[..., Outcome], condition: Condition, **given: Any) -> Outcome:
+    def ask(self, function: Callable[..., Outcome], run_config: RunConfig, **given: Any) -> Outcome:
         """What a function says of a condition where it would be worked on."""
         ...
 
@@ -52,12 +52,12 @@ class Executor(Protocol):
 class Here:
     """Works on this machine, so that questions about it are answered by this process."""
 
-    def ask(self, function: Callable[..., Outcome], condition: Condition, **given: Any) -> Outcome:
+    def ask(self, function: Callable[..., Outcome], run_config: RunConfig, **given: Any) -> Outcome:
         """What a function says of a condition."""
-        return function(condition, **given)
+        return function(run_config, **given)
 
 
-class InProcess(Here):
+class SerialExecutor(Here):
     """One item after the other, here."""
 
     at_once = 1
@@ -73,7 +73,7 @@ class InProcess(Here):
             yield item, function(item, lambda share, item=item: watch(item, share))  # type: ignore[misc]
 
 
-class Processes(Here):
+class ProcessExecutor(Here):
     """Several items at once, each in a process of its own that lives until the last item is done.
 
     The processes end when this one does, even if it is killed.

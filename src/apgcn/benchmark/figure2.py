@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from apgcn.benchmark import accuracy_tables, density, penalty_sweep
-from apgcn.benchmark.aggregate import Mean
-from apgcn.benchmark.artifacts import Column, Exhibit, Panel, Row, Table
+from apgcn.benchmark.aggregate import Summary
+from apgcn.benchmark.artifacts import Artifact, ArtifactColumn, ArtifactTable, Panel, Row
 from apgcn.benchmark.config import RunKey, Scope
 from apgcn.benchmark.formatting import GRAPH, MODEL, RUNS, STEPS, number, titled
 from apgcn.benchmark.published import TABLE4
@@ -24,9 +24,9 @@ COLUMNS = (
     MODEL,
     RUNS,
     STEPS,
-    Column("paper", lambda row: number(row["paper_steps"])),
-    Column("most common K", lambda row: str(row["mode"])),
-    Column("nodes with it", lambda row: f"{100 * row['mode_share']:.1f} %"),
+    ArtifactColumn("paper", lambda row: number(row["paper_steps"])),
+    ArtifactColumn("most common K", lambda row: str(row["mode"])),
+    ArtifactColumn("nodes with it", lambda row: f"{100 * row['mode_share']:.1f} %"),
 )
 
 
@@ -35,21 +35,21 @@ def plan(scope: Scope) -> list[RunKey]:
     return accuracy_tables.plan(replace(scope, models=tuple(penalty_sweep.sweeping(scope.models))))
 
 
-def content(store: Store, scope: Scope) -> Exhibit:
+def content(store: Store, scope: Scope) -> Artifact:
     """All densities together, as in the paper; then graph by graph the counts beside the density."""
     rows: list[Row] = []
     shown: list[Record] = []
     together, apart = [], []
     for dataset in scope.datasets:
         for model in penalty_sweep.sweeping(scope.models):
-            records = store.of(scope.condition(dataset, model), scope.runs) if scope.takes(dataset, model) else []
+            records = store.of(scope.run_config(dataset, model), scope.runs) if scope.takes(dataset, model) else []
             if not records:
                 continue
             shown += records
             title = titled(dataset, model)
             counted = density.histogram(records)
             drawn = density.smoothed(store, records, name=title)
-            mean = Mean.of(records)
+            mean = Summary.of(records)
             share, mode = max(zip(counted.y, counted.x, strict=True))
             paper = TABLE4.get(dataset) if model == "apgcn" else None
             rows.append(
@@ -66,10 +66,10 @@ def content(store: Store, scope: Scope) -> Exhibit:
             smooth = replace(drawn, name="smoothed")
             apart.append(Panel(title, "K, steps taken", "share of nodes", (counted, smooth), line_title="density"))
     panels = [Panel("All graphs, smoothed", "K, averaged over runs", "density", tuple(together)), *apart]
-    return Exhibit(
+    return Artifact(
         "figure2",
         "how far nodes listen",
-        Table(COLUMNS, tuple(rows)),
+        ArtifactTable(COLUMNS, tuple(rows)),
         panels=tuple(panels) if rows else (),
         notes=NOTES,
         records=tuple(shown),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from apgcn.benchmark import density, penalty_sweep
-from apgcn.benchmark.aggregate import Mean
-from apgcn.benchmark.artifacts import Column, Exhibit, Panel, Row, Series, Table
+from apgcn.benchmark.aggregate import Summary
+from apgcn.benchmark.artifacts import Artifact, ArtifactColumn, ArtifactTable, Panel, Row, Series
 from apgcn.benchmark.config import Scope
 from apgcn.benchmark.formatting import ACCURACY, GRAPH, MODEL, RUNS, STEPS, number, titled
 from apgcn.benchmark.records import Record
@@ -24,18 +24,18 @@ NOTES = (
 COLUMNS = (
     GRAPH,
     MODEL,
-    Column("penalty", lambda row: f"{row['penalty']:g}"),
+    ArtifactColumn("penalty", lambda row: f"{row['penalty']:g}"),
     RUNS,
     STEPS,
     ACCURACY,
-    Column("by split", lambda row: number(row["split_interval"])),
-    Column("on validation nodes", lambda row: number(row["validation_accuracy"])),
+    ArtifactColumn("by split", lambda row: number(row["split_interval"])),
+    ArtifactColumn("on validation nodes", lambda row: number(row["validation_accuracy"])),
 )
 
 plan = penalty_sweep.plan
 
 
-def content(store: Store, scope: Scope) -> Exhibit:
+def content(store: Store, scope: Scope) -> Artifact:
     """One line per graph and penalty; per graph four panels."""
     rows: list[Row] = []
     panels: list[Panel] = []
@@ -45,7 +45,7 @@ def content(store: Store, scope: Scope) -> Exhibit:
             found = penalty_sweep.swept(store, scope, dataset, model)
             if len(found) < 2:
                 continue
-            means = {penalty: Mean.of(records) for penalty, records in found.items()}
+            means = {penalty: Summary.of(records) for penalty, records in found.items()}
             rows += [_row(dataset, model, penalty, mean) for penalty, mean in means.items()]
             shown += [record for records in found.values() for record in records]
             if len(found) < FEWEST:
@@ -66,10 +66,10 @@ def content(store: Store, scope: Scope) -> Exhibit:
                 ),
                 _against_work(f"{title}: accuracy against steps taken", list(means.values()), _most_steps(found)),
             ]
-    return Exhibit(
+    return Artifact(
         "figure3",
         "steps and accuracy against the penalty",
-        Table(COLUMNS, tuple(rows)),
+        ArtifactTable(COLUMNS, tuple(rows)),
         panels=tuple(panels),
         notes=NOTES,
         records=tuple(shown),
@@ -78,10 +78,10 @@ def content(store: Store, scope: Scope) -> Exhibit:
 
 def _most_steps(found: dict[float, list[Record]]) -> int:
     """T of these runs, the same for all."""
-    return int(next(iter(found.values()))[0].settings["max_steps"])
+    return int(next(iter(found.values()))[0].hyperparameters["max_steps"])
 
 
-def _against_work(title: str, means: list[Mean], most: int) -> Panel:
+def _against_work(title: str, means: list[Summary], most: int) -> Panel:
     """The curve that the paper argues for: what more listening buys."""
     ordered = sorted(means, key=lambda mean: mean.steps or 0.0)
     shares = tuple(100 * (mean.steps or 0.0) / most for mean in ordered)
@@ -90,7 +90,7 @@ def _against_work(title: str, means: list[Mean], most: int) -> Panel:
     return Panel(title, "mean K / T, %", "test accuracy, %", (series,))
 
 
-def _row(dataset: str, model: str, penalty: float, mean: Mean) -> Row:
+def _row(dataset: str, model: str, penalty: float, mean: Summary) -> Row:
     return {"dataset": dataset, "model": model, "penalty": penalty, **mean.row}
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from apgcn.benchmark import density, penalty_sweep
-from apgcn.benchmark.aggregate import Mean, comparable
-from apgcn.benchmark.artifacts import Column, Exhibit, Panel, Row, Series, Table
+from apgcn.benchmark.aggregate import Summary, comparable
+from apgcn.benchmark.artifacts import Artifact, ArtifactColumn, ArtifactTable, Panel, Row, Series
 from apgcn.benchmark.config import PROTOCOL, RunKey, Scope
 from apgcn.benchmark.formatting import ACCURACY, GRAPH, MODEL, RUNS, STEPS, graph_title, model_title, number
 from apgcn.benchmark.records import Record
@@ -21,10 +21,10 @@ NOTES = (
 COLUMNS = (
     GRAPH,
     MODEL,
-    Column("labels a class", lambda row: str(row["labels"])),
+    ArtifactColumn("labels a class", lambda row: str(row["labels"])),
     RUNS,
     ACCURACY,
-    Column("by split", lambda row: number(row["split_interval"])),
+    ArtifactColumn("by split", lambda row: number(row["split_interval"])),
     STEPS,
 )
 
@@ -35,11 +35,11 @@ def plan(scope: Scope) -> list[RunKey]:
         key
         for dataset, model in scope.pairs()
         for labels in LABELS
-        for key in scope.condition(dataset, model, per_class=labels).first_runs(scope.runs or PROTOCOL)
+        for key in scope.run_config(dataset, model, train_per_class=labels).first_runs(scope.runs or PROTOCOL)
     ]
 
 
-def content(store: Store, scope: Scope) -> Exhibit:
+def content(store: Store, scope: Scope) -> Artifact:
     """One line per graph, model and number of labels; per graph the accuracies, and the densities of each model."""
     rows: list[Row] = []
     panels: list[Panel] = []
@@ -50,11 +50,11 @@ def content(store: Store, scope: Scope) -> Exhibit:
         for model in scope.models:
             if not scope.takes(dataset, model):
                 continue
-            conditions = {labels: scope.condition(dataset, model, per_class=labels) for labels in LABELS}
+            conditions = {labels: scope.run_config(dataset, model, train_per_class=labels) for labels in LABELS}
             found = comparable({labels: store.of(one, scope.runs) for labels, one in conditions.items()})
             if len(found) < 2:
                 continue
-            means = {labels: Mean.of(records) for labels, records in found.items()}
+            means = {labels: Summary.of(records) for labels, records in found.items()}
             rows += [_row(dataset, model, labels, mean) for labels, mean in means.items()]
             shown += [record for records in found.values() for record in records]
             curves.append(
@@ -72,15 +72,15 @@ def content(store: Store, scope: Scope) -> Exhibit:
         if curves:
             title = f"{graph_title(dataset)}: accuracy"
             panels += [Panel(title, "training nodes a class", "test accuracy, %", tuple(curves)), *densities]
-    return Exhibit(
+    return Artifact(
         "figure4",
         "accuracy and steps against the number of labels",
-        Table(COLUMNS, tuple(rows)),
+        ArtifactTable(COLUMNS, tuple(rows)),
         panels=tuple(panels),
         notes=NOTES,
         records=tuple(shown),
     )
 
 
-def _row(dataset: str, model: str, labels: int, mean: Mean) -> Row:
+def _row(dataset: str, model: str, labels: int, mean: Summary) -> Row:
     return {"dataset": dataset, "model": model, "labels": labels, **mean.row}

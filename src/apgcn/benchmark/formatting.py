@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from apgcn.benchmark.artifacts import Column
-from apgcn.benchmark.config import Condition
+from apgcn.benchmark.artifacts import ArtifactColumn
+from apgcn.benchmark.config import RunConfig
 from apgcn.benchmark.published import MODEL_TITLES
 from apgcn.data import CATALOGUE
 from apgcn.models.registry import MODELS
@@ -45,14 +45,14 @@ def number(value: float | None, digits: int = 2, *, sign: bool = False) -> str:
     return NOTHING if value is None else f"{value:{'+' if sign else ''}.{digits}f}"
 
 
-def settings_text(settings: Mapping[str, Any]) -> str:
+def hyperparameters_text(hyperparameters: Mapping[str, Any]) -> str:
     """Settings in one line; nothing where there are none."""
-    return ", ".join(f"{name}={value}" for name, value in settings.items())
+    return ", ".join(f"{name}={value}" for name, value in hyperparameters.items())
 
 
-def settings_words(condition: Condition) -> str:
+def hyperparameters_words(run_config: RunConfig) -> str:
     """The kind of settings; where they are of none, what differs from those behind the paper's tables."""
-    return condition.kind or settings_text(condition.changes)
+    return run_config.kind or hyperparameters_text(run_config.changes)
 
 
 def verdict(ours: float | None, interval: float | None, paper: float | None, paper_interval: float | None) -> str:
@@ -76,11 +76,11 @@ def verdict(ours: float | None, interval: float | None, paper: float | None, pap
     return f"{way}, beyond both intervals"
 
 
-GRAPH = Column("graph", lambda row: graph_title(row["dataset"]), words=True)
-MODEL = Column("model", lambda row: model_title(row["model"]), words=True)
-RUNS = Column("runs", lambda row: str(row["runs"]))
-STEPS = Column("mean K", lambda row: plus_minus(row["steps"], row["steps_interval"]))
-ACCURACY = Column("accuracy", lambda row: plus_minus(row["accuracy"], row["interval"]))
-VALIDATION = Column(
+GRAPH = ArtifactColumn("graph", lambda row: graph_title(row["dataset"]), words=True)
+MODEL = ArtifactColumn("model", lambda row: model_title(row["model"]), words=True)
+RUNS = ArtifactColumn("runs", lambda row: str(row["runs"]))
+STEPS = ArtifactColumn("mean K", lambda row: plus_minus(row["steps"], row["steps_interval"]))
+ACCURACY = ArtifactColumn("accuracy", lambda row: plus_minus(row["accuracy"], row["interval"]))
+VALIDATION = ArtifactColumn(
     "on validation nodes", lambda row: plus_minus(row["validation_accuracy"], row["validation_interval"])
 )

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from apgcn._utils.significance import split_half_width
 from apgcn.benchmark import penalty_sweep
-from apgcn.benchmark.aggregate import Mean, comparable
-from apgcn.benchmark.artifacts import Column, Exhibit, Row, Table
+from apgcn.benchmark.aggregate import Summary, comparable
+from apgcn.benchmark.artifacts import Artifact, ArtifactColumn, ArtifactTable, Row
 from apgcn.benchmark.config import PROTOCOL, RunKey, Scope
 from apgcn.benchmark.formatting import ACCURACY, GRAPH, MODEL, RUNS, STEPS, number, plus_minus
 from apgcn.benchmark.records import Record
@@ -23,12 +23,12 @@ NOTES = (
 COLUMNS = (
     GRAPH,
     MODEL,
-    Column("halted nodes", lambda row: "freeze" if row["frozen"] else "go on changing", words=True),
+    ArtifactColumn("halted nodes", lambda row: "freeze" if row["frozen"] else "go on changing", words=True),
     RUNS,
     ACCURACY,
-    Column("by split", lambda row: number(row["split_interval"])),
+    ArtifactColumn("by split", lambda row: number(row["split_interval"])),
     STEPS,
-    Column("difference", lambda row: plus_minus(row["difference"], row["difference_interval"])),
+    ArtifactColumn("difference", lambda row: plus_minus(row["difference"], row["difference_interval"])),
 )
 
 
@@ -38,32 +38,32 @@ def plan(scope: Scope) -> list[RunKey]:
         key
         for dataset, model in replace(scope, models=tuple(penalty_sweep.sweeping(scope.models))).pairs()
         for frozen in (False, True)
-        for key in scope.condition(dataset, model, freeze_halted=frozen).first_runs(scope.runs or PROTOCOL)
+        for key in scope.run_config(dataset, model, freeze_halted=frozen).first_runs(scope.runs or PROTOCOL)
     ]
 
 
-def content(store: Store, scope: Scope) -> Exhibit:
+def content(store: Store, scope: Scope) -> Artifact:
     """Two lines per graph, of the same runs."""
     rows: list[Row] = []
     shown: list[Record] = []
     for dataset, model in replace(scope, models=tuple(penalty_sweep.sweeping(scope.models))).pairs():
-        conditions = {frozen: scope.condition(dataset, model, freeze_halted=frozen) for frozen in (False, True)}
-        found = comparable({frozen: store.of(condition, scope.runs) for frozen, condition in conditions.items()})
+        conditions = {frozen: scope.run_config(dataset, model, freeze_halted=frozen) for frozen in (False, True)}
+        found = comparable({frozen: store.of(run_config, scope.runs) for frozen, run_config in conditions.items()})
         if len(found) < 2:
             continue
         for frozen, records in found.items():
             difference = _difference(found) if frozen else {"difference": None, "difference_interval": None}
-            rows.append({"dataset": dataset, "model": model, "frozen": frozen, **Mean.of(records).row, **difference})
+            rows.append({"dataset": dataset, "model": model, "frozen": frozen, **Summary.of(records).row, **difference})
             shown += records
     title = "a halted node goes on changing, or keeps its value"
-    return Exhibit("freezing", title, Table(COLUMNS, tuple(rows)), notes=NOTES, records=tuple(shown))
+    return Artifact("freezing", title, ArtifactTable(COLUMNS, tuple(rows)), notes=NOTES, records=tuple(shown))
 
 
 def _difference(found: dict[bool, list[Record]]) -> dict[str, float | None]:
     """Frozen less the paper's, and the half-width of its interval over splits."""
     changing, frozen = (
         {
-            (record.split, record.initialisation): 100 * record.test_accuracy
+            (record.split, record.init): 100 * record.test_accuracy
             for record in found[which]
             if record.test_accuracy is not None
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from apgcn.benchmark.aggregate import Mean, comparable
+from apgcn.benchmark.aggregate import Summary, comparable
 from apgcn.benchmark.config import PROTOCOL, RunKey, Scope, defaults
 from apgcn.benchmark.records import Record
 from apgcn.benchmark.store import Store
@@ -23,7 +23,7 @@ def plan(scope: Scope) -> list[RunKey]:
         key
         for dataset, model in replace(scope, models=tuple(sweeping(scope.models))).pairs()
         for penalty in PENALTIES
-        for key in scope.condition(dataset, model, penalty=penalty).first_runs(scope.runs or PROTOCOL)
+        for key in scope.run_config(dataset, model, penalty=penalty).first_runs(scope.runs or PROTOCOL)
     ]
 
 
@@ -31,10 +31,10 @@ def swept(store: Store, scope: Scope, dataset: str, model: str) -> dict[float, l
     """The records by penalty, all of the same runs."""
     if not scope.takes(dataset, model):
         return {}
-    conditions = {penalty: scope.condition(dataset, model, penalty=penalty) for penalty in PENALTIES}
-    return comparable({penalty: store.of(condition, scope.runs) for penalty, condition in conditions.items()})
+    conditions = {penalty: scope.run_config(dataset, model, penalty=penalty) for penalty in PENALTIES}
+    return comparable({penalty: store.of(run_config, scope.runs) for penalty, run_config in conditions.items()})
 
 
-def best(means: dict[float, Mean]) -> float:
+def best(means: dict[float, Summary]) -> float:
     """The penalty that is best on validation nodes; test nodes have no say."""
     return max(means, key=lambda penalty: means[penalty].validation_accuracy or 0.0)

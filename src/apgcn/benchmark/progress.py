@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from apgcn.benchmark.config import Condition, RunKey, by_condition
+from apgcn.benchmark.config import RunConfig, RunKey, group_by_config
 from apgcn.benchmark.records import Record
 from apgcn.benchmark.store import Store
 from apgcn.data import CATALOGUE
@@ -15,7 +15,7 @@ from apgcn.data import CATALOGUE
 class Part:
     """The runs of one condition. `seconds_left` is for one worker; None while nothing comparable is done."""
 
-    condition: Condition
+    run_config: RunConfig
     planned: int
     done: int
     seconds_left: float | None
@@ -26,7 +26,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Standing:
+class StoreProgress:
     """A store at one moment; `in_training` counts the packs that some process trains right now."""
 
     parts: tuple[Part, ...]
@@ -48,18 +48,18 @@ class Standing:
         return sum(known) if len(known) == len(parts) else None
 
 
-def standing(store: Store) -> Standing:
+def standing(store: Store) -> StoreProgress:
     """Everything that was ever planned for a store, and how much of it is there."""
     records = store.records
     keys = [key for pack in store.planned for key in pack.keys]
     keys += [record.run_key for record in records.values()]
-    devices = {pack.condition: pack.device for pack in store.planned}  # where it was planned last
+    devices = {pack.run_config: pack.device for pack in store.planned}  # where it was planned last
     parts = []
-    for condition, members in by_condition(keys).items():
+    for run_config, members in group_by_config(keys).items():
         left = store.missing(members)
-        there = [record for record in records.values() if record.device.startswith(devices.get(condition, ""))]
-        parts.append(Part(condition, len(members), len(members) - len(left), seconds_for(left, there)))
-    return Standing(tuple(parts), len(store.in_training))
+        there = [record for record in records.values() if record.device.startswith(devices.get(run_config, ""))]
+        parts.append(Part(run_config, len(members), len(members) - len(left), seconds_for(left, there)))
+    return StoreProgress(tuple(parts), len(store.in_training))
 
 
 def seconds_for(keys: list[RunKey], records: Iterable[Record]) -> float | None:
@@ -68,15 +68,15 @@ def seconds_for(keys: list[RunKey], records: Iterable[Record]) -> float | None:
     """
     if not keys:
         return 0.0
-    condition = keys[0].condition
-    alike = [record for record in records if record.model == condition.model]
-    same = [record.seconds for record in alike if record.dataset == condition.dataset]
+    run_config = keys[0].run_config
+    alike = [record for record in records if record.model == run_config.model]
+    same = [record.seconds for record in alike if record.dataset == run_config.dataset]
     if same:
         return len(keys) * sum(same) / len(same)
     scaled = [record.seconds / size(record.dataset) for record in alike if size(record.dataset)]
-    if not scaled or not size(condition.dataset):
+    if not scaled or not size(run_config.dataset):
         return None
-    return len(keys) * size(condition.dataset) * sum(scaled) / len(scaled)
+    return len(keys) * size(run_config.dataset) * sum(scaled) / len(scaled)
 
 
 def size(dataset: str) -> float:

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 from apgcn import __version__
 from apgcn._utils.formatting import counted
-from apgcn.benchmark.config import Condition
+from apgcn.benchmark.config import RunConfig
 from apgcn.benchmark.executors import Report
 from apgcn.benchmark.graph_cache import cleaned
 from apgcn.benchmark.ray_cluster import Head, answers, connect, first_line, imported_ray
 from apgcn.benchmark.ray_tasks import PARTS_OF_A_GPU, Board, Mistake, Need, asked, gpu_share, need_of, on_board, there
-from apgcn.benchmark.scheduler import PlannedPack
+from apgcn.benchmark.records import PlannedBatch
 from apgcn.errors import ApgcnError, InvalidInput, MissingDevice, MissingPackage, NoCluster, WorkerDied
 from apgcn.ops.devices import named
 
@@ -31,7 +31,7 @@ MACHINES_BACK_WITHIN = 300.0  # seconds, or no machine will come back
 Outcome = TypeVar("Outcome")
 
 
-class OnRay:
+class RayExecutor:
     """Packs as tasks of a Ray cluster.
 
     Parameters
@@ -62,8 +62,8 @@ class OnRay:
         if device not in ("cpu", "cuda"):
             raise InvalidInput(f"on a Ray cluster the device must be cpu or cuda, any of its GPUs, got {device}.")
         self._graphs: dict[str, Any] = {}
-        self._needs: dict[Condition, Need] = {}
-        self._asked: dict[Any, int] = {}  # bytes, of every task that is not done
+        self._needs: dict[RunConfig, Need] = {}
+        self.halting_probabilities: dict[Any, int] = {}  # bytes, of every task that is not done
         self._seen = time.monotonic()  # when there was last a machine
         self._ours = connect(self._ray, address, processors)
         self._head = Head(self._ray.get_runtime_context().gcs_address)
@@ -71,7 +71,7 @@ class OnRay:
             self.close()
             raise MissingDevice("device cuda needs a GPU in the Ray cluster, but no machine of it has one; try cpu.")
 
-    def __enter__(self) -> OnRay:
+    def __enter__(self) -> RayExecutor:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
@@ -91,7 +91,7 @@ class OnRay:
         gpus = f", {counted(self._count('GPU'), 'GPU')}" if self._count("GPU") else ""
         return f"{counted(machines, 'machine')}, {counted(self._count('CPU'), 'processor')}{gpus}"
 
-    def ask(self, function: Callable[..., Outcome], condition: Condition, **given: Any) -> Outcome:
+    def ask(self, function: Callable[..., Outcome], run_config: RunConfig, **given: Any) -> Outcome:
         """What a function says of a condition where it would be worked on; it does not wait for a free processor.
 
         In passing it is asked what packs of the condition need there.
@@ -110,8 +110,8 @@ class OnRay:
         )
         given = {"function": function, "device": self._device, "given": given}
         try:
-            answer, self._needs[condition] = self._understood(
-                task.remote(*self._about(condition), asked, condition, given)
+            answer, self._needs[run_config] = self._understood(
+                task.remote(*self._about(run_config), asked, run_config, given)
             )
         except self._ray.exceptions.RayError as error:
             raise WorkerDied(f"no machine of the Ray cluster could be asked ({first_line(error)}).") from None
@@ -119,15 +119,15 @@ class OnRay:
 
     def run(
         self,
-        function: Callable[[PlannedPack, Report], Outcome],
-        items: Iterable[PlannedPack],
-        watch: Callable[[PlannedPack, float], None],
-    ) -> Generator[tuple[PlannedPack, Outcome], None, None]:
+        function: Callable[[PlannedBatch, Report], Outcome],
+        items: Iterable[PlannedBatch],
+        watch: Callable[[PlannedBatch, float], None],
+    ) -> Generator[tuple[PlannedBatch, Outcome], None, None]:
         """Call the function with every pack; `watch` hears how far each is."""
         ray, waiting = self._ray, ((pack, 0) for pack in items)
         board = self._board()
-        busy: dict[Any, tuple[PlannedPack, int]] = {}  # which pack, and how often it was tried before
-        again: list[tuple[PlannedPack, int]] = []  # likewise, of those whose tasks have died
+        busy: dict[Any, tuple[PlannedBatch, int]] = {}  # which pack, and how often it was tried before
+        again: list[tuple[PlannedBatch, int]] = []  # likewise, of those whose tasks have died
         try:
             while True:
                 possible = self._has_machines()
@@ -197,17 +197,17 @@ class OnRay:
     def _count(self, what: str) -> int:
         return int(self._ray.cluster_resources().get(what, 0))
 
-    def _begin(self, function: Callable, pack: PlannedPack, board: Any) -> Any:
+    def _begin(self, function: Callable, pack: PlannedBatch, board: Any) -> Any:
         request = self.request(pack)
         task = self._ray.remote(there).options(max_retries=0, **request)
         given = {"function": function, "board": board}
-        begun = task.remote(*self._about(pack.condition), on_board, pack, given)
-        self._asked[begun] = request.get("memory", 0)
+        begun = task.remote(*self._about(pack.run_config), on_board, pack, given)
+        self.halting_probabilities[begun] = request.get("memory", 0)
         return begun
 
-    def request(self, pack: PlannedPack) -> dict[str, Any]:
+    def request(self, pack: PlannedBatch) -> dict[str, Any]:
         """What a pack asks for, as Ray takes it; never more than the largest machine has, which would be for ever."""
-        need = self._need(pack.condition)
+        need = self._need(pack.run_config)
         memory = need.shared + len(pack.runs) * need.per_run
         if self._device == "cuda":
             return {"num_cpus": 1, "num_gpus": gpu_share(memory, need.device)}
@@ -216,8 +216,8 @@ class OnRay:
     def _impossible(self, busy: Iterable[Any]) -> list[Any]:
         """Tasks that asked for more memory than any machine has now that a larger one is gone."""
         largest = self._largest()
-        self._asked = {task: self._asked[task] for task in busy}
-        return [task for task, memory in self._asked.items() if memory > largest]
+        self.halting_probabilities = {task: self.halting_probabilities[task] for task in busy}
+        return [task for task, memory in self.halting_probabilities.items() if memory > largest]
 
     def _largest(self) -> int:
         """The memory of the largest machine."""
@@ -232,14 +232,14 @@ class OnRay:
     def _what(self) -> str:
         return "GPU" if self._device == "cuda" else "CPU"
 
-    def _need(self, condition: Condition) -> Need:
-        if condition not in self._needs:
-            self.ask(need_of, condition, device=self._device)
-        return self._needs[condition]
+    def _need(self, run_config: RunConfig) -> Need:
+        if run_config not in self._needs:
+            self.ask(need_of, run_config, device=self._device)
+        return self._needs[run_config]
 
-    def _about(self, condition: Condition) -> tuple[str, str, Any]:
+    def _about(self, run_config: RunConfig) -> tuple[str, str, Any]:
         """What every task is given: our version, and the name of a graph with the graph, in the object store."""
-        name = condition.dataset
+        name = run_config.dataset
         if name not in self._graphs:
             self._graphs[name] = self._ray.put(cleaned(name))
         return __version__, name, self._graphs[name]
@@ -264,7 +264,7 @@ class OnRay:
         return self._ray.remote(Board).options(num_cpus=0, scheduling_strategy=here).remote()
 
 
-def _gave_up(pack: PlannedPack, error: Exception) -> str:
+def _gave_up(pack: PlannedBatch, error: Exception) -> str:
     return (
         f"pack {pack.key} must be trained in {RETRIES + 1} attempts, but its process or machine died in each "
         f"({first_line(error)}); what is done is kept: look at the cluster's memory and start again."

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from apgcn import __version__
-from apgcn.benchmark.config import Condition
+from apgcn.benchmark.config import RunConfig
 from apgcn.benchmark.executors import Report, from_time_to_time
 from apgcn.benchmark.graph_cache import bring, cleaned
-from apgcn.benchmark.scheduler import PlannedPack
+from apgcn.benchmark.records import PlannedBatch
 from apgcn.data.graph import Graph
 from apgcn.errors import ApgcnError, InvalidInput
 from apgcn.ops.devices import memory_of, resolve
 from apgcn.training.batching import bytes_per_run
-from apgcn.training.config import divide_settings
+from apgcn.training.config import split_config
 
 PARTS_OF_A_GPU = 4  # more packs at once only hinder each other
 
@@ -31,10 +31,10 @@ class Need(NamedTuple):
     device: int
 
 
-def need_of(condition: Condition, *, device: str) -> Need:
+def need_of(run_config: RunConfig, *, device: str) -> Need:
     """What packs of a condition are estimated to need here."""
-    graph, place = cleaned(condition.dataset), resolve(device)
-    model, _ = divide_settings(condition.model, dict(condition.settings))
+    graph, place = cleaned(run_config.dataset), resolve(device)
+    model, _ = split_config(run_config.model, dict(run_config.hyperparameters))
     return Need(4 * model.floats_shared(graph), bytes_per_run(graph, model, place), memory_of(place))
 
 
@@ -47,9 +47,9 @@ def gpu_share(need: int, memory: int) -> float:
     return min(1.0, math.ceil(PARTS_OF_A_GPU * need / memory) / PARTS_OF_A_GPU)
 
 
-def asked(condition: Condition, *, function: Callable, device: str, given: dict[str, Any]) -> tuple[Any, Need]:
+def asked(run_config: RunConfig, *, function: Callable, device: str, given: dict[str, Any]) -> tuple[Any, Need]:
     """What a function says of a condition here, and what packs of it need."""
-    return function(condition, **given), need_of(condition, device=device)
+    return function(run_config, **given), need_of(run_config, device=device)
 
 
 class Board:
@@ -87,6 +87,6 @@ def there(version: str, dataset: str, graph: Graph, function: Callable, item: An
         return Mistake(str(error))
 
 
-def on_board(pack: PlannedPack, *, function: Callable[[PlannedPack, Report], Outcome], board: Any) -> Outcome:
+def on_board(pack: PlannedBatch, *, function: Callable[[PlannedBatch, Report], Outcome], board: Any) -> Outcome:
     """Work on a pack that writes on the board how far it is."""
     return function(pack, from_time_to_time(lambda share: board.tell.remote(pack.key, share)))

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from apgcn.benchmark import figure2, figure3, figure4, freezing, penalty_sweep, table1, table2, table3, table4, table5
-from apgcn.benchmark.artifacts import Exhibit
+from apgcn.benchmark.artifacts import Artifact
 from apgcn.benchmark.config import PROTOCOL, RunKey, Scope
 from apgcn.benchmark.published import AMAZON_GRAPHS, CITATION_GRAPHS, GRAPHS, MODEL_TITLES
 from apgcn.benchmark.store import Store
 from apgcn.data import CATALOGUE, describe
 from apgcn.errors import InvalidInput, UnknownName
 from apgcn.models.presets import KINDS
-from apgcn.models.registry import MODELS, settings_of
+from apgcn.models.registry import MODELS, config_class
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Experiment:
     name: str
     graphs: tuple[str, ...]
     plan: Callable[[Scope], list[RunKey]]
-    content: Callable[[Store, Scope], Exhibit]
+    content: Callable[[Store, Scope], Artifact]
     measure: Callable[..., None] | None = None
     about: str = ""
     others: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ def chosen(
         if given == ():
             raise InvalidInput(f"there must be at least one {what}, got none.")
     for model in wanted_models:
-        settings_of(model)
+        config_class(model)
     for dataset in wanted or ():
         describe(dataset)
         if name != "all" and not EXPERIMENTS[name].takes(dataset):

@@ -8,15 +8,16 @@ from contextlib import closing
 from functools import lru_cache, partial
 from typing import Protocol
 
-from apgcn.benchmark.config import Condition, RunKey, by_condition
-from apgcn.benchmark.executors import Executor, InProcess
+from apgcn.benchmark.config import RunConfig, RunKey, group_by_config
+from apgcn.benchmark.executors import Executor, SerialExecutor
 from apgcn.benchmark.graph_cache import cleaned
-from apgcn.benchmark.scheduler import PlannedPack, packs_for, replaced
+from apgcn.benchmark.records import PlannedBatch
+from apgcn.benchmark.scheduler import packs_for, replaced
 from apgcn.benchmark.store import Claim, Store
 from apgcn.benchmark.worker import train_planned
 from apgcn.ops.devices import named, resolve
 from apgcn.training.batching import pack_size
-from apgcn.training.config import divide_settings
+from apgcn.training.config import split_config
 
 PAUSE = 0.5  # seconds between two looks at what other processes have done
 
@@ -24,27 +25,27 @@ PAUSE = 0.5  # seconds between two looks at what other processes have done
 class Watch(Protocol):
     """What somebody who looks on can hear."""
 
-    def planned(self, packs: Sequence[PlannedPack]) -> None:
+    def planned(self, packs: Sequence[PlannedBatch]) -> None:
         """These are to be trained, here or by another process."""
 
-    def progress(self, pack: PlannedPack, share: float) -> None:
+    def progress(self, pack: PlannedBatch, share: float) -> None:
         """A share of the pack is done."""
 
-    def finished(self, pack: PlannedPack) -> None:
+    def finished(self, pack: PlannedBatch) -> None:
         """The records of the pack are in the store."""
 
     def waiting(self) -> None:
         """Others train what is left."""
 
 
-class Nobody:
+class NullProgress:
     """Looks away."""
 
-    def planned(self, packs: Sequence[PlannedPack]) -> None: ...
+    def planned(self, packs: Sequence[PlannedBatch]) -> None: ...
 
-    def progress(self, pack: PlannedPack, share: float) -> None: ...
+    def progress(self, pack: PlannedBatch, share: float) -> None: ...
 
-    def finished(self, pack: PlannedPack) -> None: ...
+    def finished(self, pack: PlannedBatch) -> None: ...
 
     def waiting(self) -> None: ...
 
@@ -54,9 +55,9 @@ def fill(
     plan: Sequence[RunKey],
     *,
     device: str = "cpu",
-    executor: Executor = InProcess(),
+    executor: Executor = SerialExecutor(),
     command: str = "",
-    watch: Watch = Nobody(),
+    watch: Watch = NullProgress(),
 ) -> None:
     """Train what the store lacks of a plan; returns when every key has a record.
 
@@ -66,18 +67,18 @@ def fill(
     Parameters
     ----------
     plan : keys of runs
-        See `Condition.first_runs`.
+        See `RunConfig.first_runs`.
     device : "cpu" or "cuda"
     executor : Executor
-        `InProcess()`, `Processes(workers)` or `OnRay(address)`.
+        `SerialExecutor()`, `ProcessExecutor(workers)` or `RayExecutor(address)`.
     command : str
         What the records say they come from.
     """
     kind = named(device).type
     most = lru_cache(maxsize=None)(partial(executor.ask, _most, device=device, workers=executor.at_once))
     held: dict[str, Claim] = {}
-    for condition in by_condition(store.missing(plan)):
-        most(condition)  # what is wrong with a graph or too large for the machine is said before anything is written
+    for run_config in group_by_config(store.missing(plan)):
+        most(run_config)  # what is wrong with a graph or too large for the machine is said before anything is written
     try:
         while store.missing(plan):
             packs = packs_for(store, plan, device=kind, most=most)
@@ -98,7 +99,7 @@ def fill(
             claim.give_back()
 
 
-def _claimed(store: Store, packs: Iterable[PlannedPack], held: dict[str, Claim]) -> Iterator[PlannedPack]:
+def _claimed(store: Store, packs: Iterable[PlannedBatch], held: dict[str, Claim]) -> Iterator[PlannedBatch]:
     """Those packs that nobody else trains, each claimed when it is asked for."""
     for pack in packs:
         claim = store.claim(pack)
@@ -114,7 +115,7 @@ def _claimed(store: Store, packs: Iterable[PlannedPack], held: dict[str, Claim])
         yield pack
 
 
-def _most(condition: Condition, *, device: str, workers: int) -> int:
+def _most(run_config: RunConfig, *, device: str, workers: int) -> int:
     """How many runs of a condition may train together."""
-    model, _ = divide_settings(condition.model, dict(condition.settings))
-    return pack_size(cleaned(condition.dataset), model, resolve(device), workers=workers)
+    model, _ = split_config(run_config.model, dict(run_config.hyperparameters))
+    return pack_size(cleaned(run_config.dataset), model, resolve(device), workers=workers)

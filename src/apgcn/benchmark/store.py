@@ -10,10 +10,9 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from apgcn._utils.atomic import write_whole
-from apgcn.benchmark.config import Condition, RunKey
+from apgcn.benchmark.config import RunConfig, RunKey
 from apgcn.benchmark.jsonl_log import Log, locked
-from apgcn.benchmark.records import GraphRecord, Record, TimingRecord
-from apgcn.benchmark.scheduler import PlannedPack
+from apgcn.benchmark.records import GraphRecord, PlannedBatch, Record, TimingRecord
 from apgcn.data.splits import TEST_SEEDS, VALIDATION_SEEDS
 from apgcn.errors import BrokenFile, InvalidInput
 
@@ -41,7 +40,7 @@ class Store:
         if self.folder.exists() and not self.folder.is_dir():
             raise InvalidInput(f"a store must be a folder, but {folder} is a file; name another one.")
         self._runs = Log(self.folder / "runs.jsonl", Record.of_line)
-        self._plan = Log(self.folder / "plan.log", PlannedPack.of_line)
+        self._plan = Log(self.folder / "plan.log", PlannedBatch.of_line)
         self._graphs = Log(self.folder / "graphs.log", GraphRecord.of_line)
         self._timings = Log(self.folder / "timings.log", TimingRecord.of_line)
 
@@ -92,20 +91,20 @@ class Store:
     def keep_timing(self, record: TimingRecord) -> None:
         self._timings.append([record])
 
-    def of(self, condition: Condition, runs: int | None = None) -> list[Record]:
+    def of(self, run_config: RunConfig, runs: int | None = None) -> list[Record]:
         """The records of a condition: of its first runs, or all there are, in the order of the protocol."""
         records = self.records
         if runs is not None:
-            return [records[key.text] for key in condition.first_runs(runs) if key.text in records]
-        found = [record for record in records.values() if record.condition == condition]
-        return sorted(found, key=lambda record: (record.initialisation, _place(record)))
+            return [records[key.text] for key in run_config.first_runs(runs) if key.text in records]
+        found = [record for record in records.values() if record.run_config == run_config]
+        return sorted(found, key=lambda record: (record.init, _place(record)))
 
     def missing(self, keys: Iterable[RunKey]) -> list[RunKey]:
         """todo = plan - store."""
         records = self.records
         return [key for key in keys if key.text not in records]
 
-    def keep(self, pack: PlannedPack, records: Sequence[Record], steps: np.ndarray) -> None:
+    def keep(self, pack: PlannedBatch, records: Sequence[Record], steps: np.ndarray) -> None:
         """Append the records of a trained pack that are not there yet, after the steps that they point to.
 
         A pack that was torn may have been trained again with another rounding: the rows of records that were there
@@ -131,7 +130,7 @@ class Store:
         self._runs.append(records)
 
     @staticmethod
-    def steps_file(pack: PlannedPack) -> str:
+    def steps_file(pack: PlannedBatch) -> str:
         """Where the steps of a pack go, seen from the store."""
         return f"steps/{pack.key}.npz"
 
@@ -169,11 +168,11 @@ class Store:
         return steps[list(rows)]
 
     @property
-    def planned(self) -> list[PlannedPack]:
+    def planned(self) -> list[PlannedBatch]:
         """The packs that were ever planned, the latest last."""
         return list(self._plan.entries().values())
 
-    def plan(self, packs: Iterable[PlannedPack]) -> None:
+    def plan(self, packs: Iterable[PlannedBatch]) -> None:
         """Write down which runs will train together."""
         self._plan.append(packs, sync_each=False)
 
@@ -181,7 +180,7 @@ class Store:
         """While this is held nobody else plans."""
         return locked(self.folder / "planning")
 
-    def claim(self, pack: PlannedPack) -> Claim | None:
+    def claim(self, pack: PlannedBatch) -> Claim | None:
         """The right to train a pack; None if another process has it."""
         lock = locked(self.folder / pack.key)
         try:
@@ -191,7 +190,7 @@ class Store:
         return Claim(lock)
 
     @property
-    def in_training(self) -> list[PlannedPack]:
+    def in_training(self) -> list[PlannedBatch]:
         """The packs that some process, perhaps this one, has claimed."""
         found = []
         for pack in self.planned:
@@ -224,5 +223,5 @@ def _is_store(folder: Path) -> bool:
 
 def _place(record: Record) -> int:
     """Where a record's split stands in the protocol; one that is not of it comes last."""
-    seeds = TEST_SEEDS if record.purpose == "test" else VALIDATION_SEEDS
+    seeds = TEST_SEEDS if record.seed_set == "test" else VALIDATION_SEEDS
     return seeds.index(record.split) if record.split in seeds else len(seeds)

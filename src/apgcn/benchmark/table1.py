@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from apgcn.benchmark.artifacts import Column, Exhibit, Row, Table
+from apgcn.benchmark.artifacts import Artifact, ArtifactColumn, ArtifactTable, Row
 from apgcn.benchmark.config import RunKey, Scope
-from apgcn.benchmark.formatting import GRAPH, number, settings_text
+from apgcn.benchmark.formatting import GRAPH, hyperparameters_text, number
 from apgcn.benchmark.graph_cache import cleaned
 from apgcn.benchmark.published import TABLE1
 from apgcn.benchmark.records import GraphRecord
@@ -22,19 +22,19 @@ NOTES = (
 
 COLUMNS = (
     GRAPH,
-    Column("classes", lambda row: f"{row['classes']:,}"),
-    Column("features", lambda row: f"{row['features']:,}"),
-    Column("nodes", lambda row: f"{row['nodes']:,}"),
-    Column("edges", lambda row: f"{row['edges']:,}"),
-    Column("degree", lambda row: number(row["degree"])),
-    Column("paper's degree", lambda row: number(row["paper_degree"])),
-    Column("verdict", lambda row: row["verdict"], words=True),
+    ArtifactColumn("classes", lambda row: f"{row['classes']:,}"),
+    ArtifactColumn("features", lambda row: f"{row['features']:,}"),
+    ArtifactColumn("nodes", lambda row: f"{row['nodes']:,}"),
+    ArtifactColumn("edges", lambda row: f"{row['edges']:,}"),
+    ArtifactColumn("degree", lambda row: number(row["degree"])),
+    ArtifactColumn("paper's degree", lambda row: number(row["paper_degree"])),
+    ArtifactColumn("verdict", lambda row: row["verdict"], words=True),
 )
 
 ORIGIN = (
     GRAPH,
-    Column("versions", lambda row: row["versions"], words=True),
-    Column("command", lambda row: row["command"], words=True),
+    ArtifactColumn("versions", lambda row: row["versions"], words=True),
+    ArtifactColumn("command", lambda row: row["command"], words=True),
 )
 
 
@@ -61,14 +61,15 @@ def measure(store: Store, scope: Scope, *, device: str, command: str) -> None:
             )
 
 
-def content(store: Store, scope: Scope) -> Exhibit:
+def content(store: Store, scope: Scope) -> Artifact:
     """What we count beside what the paper prints."""
     graphs = [store.graphs[dataset] for dataset in scope.datasets if dataset in store.graphs]
     origin = tuple(
-        {"dataset": graph.key, "versions": settings_text(graph.versions), "command": graph.command} for graph in graphs
+        {"dataset": graph.key, "versions": hyperparameters_text(graph.versions), "command": graph.command}
+        for graph in graphs
     )
-    table = Table(COLUMNS, tuple(map(_row, graphs)))
-    return Exhibit("table1", "the graphs", table, notes=NOTES, origin=Table(ORIGIN, origin))
+    table = ArtifactTable(COLUMNS, tuple(map(_row, graphs)))
+    return Artifact("table1", "the graphs", table, notes=NOTES, origin=ArtifactTable(ORIGIN, origin))
 
 
 def _row(graph: GraphRecord) -> Row:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from apgcn._utils.significance import split_half_width
 from apgcn.benchmark import penalty_sweep
-from apgcn.benchmark.aggregate import Mean
-from apgcn.benchmark.artifacts import Column, Exhibit, Row, Table
+from apgcn.benchmark.aggregate import Summary
+from apgcn.benchmark.artifacts import Artifact, ArtifactColumn, ArtifactTable, Row
 from apgcn.benchmark.config import Scope
 from apgcn.benchmark.formatting import GRAPH, MODEL, NOTHING, RUNS, number, plus_minus
 from apgcn.benchmark.published import TABLE4
@@ -28,21 +28,21 @@ COLUMNS = (
     GRAPH,
     MODEL,
     RUNS,
-    Column("best penalty", lambda row: _penalty(row["penalty"])),
-    Column("paper's penalty", lambda row: _penalty(row["paper_penalty"])),
-    Column("K at the best", lambda row: plus_minus(row["steps"], row["steps_interval"])),
-    Column("K at the paper's", lambda row: number(row["steps_at_paper"])),
-    Column("paper's K", lambda row: plus_minus(row["paper_steps"], row["paper_steps_spread"])),
-    Column("drop", lambda row: plus_minus(row["drop"], row["drop_interval"])),
-    Column("paper's drop", lambda row: number(row["paper_drop"])),
-    Column("difference", lambda row: number(row["drop_difference"], sign=True)),
-    Column("verdict", lambda row: row["verdict"], words=True),
+    ArtifactColumn("best penalty", lambda row: _penalty(row["penalty"])),
+    ArtifactColumn("paper's penalty", lambda row: _penalty(row["paper_penalty"])),
+    ArtifactColumn("K at the best", lambda row: plus_minus(row["steps"], row["steps_interval"])),
+    ArtifactColumn("K at the paper's", lambda row: number(row["steps_at_paper"])),
+    ArtifactColumn("paper's K", lambda row: plus_minus(row["paper_steps"], row["paper_steps_spread"])),
+    ArtifactColumn("drop", lambda row: plus_minus(row["drop"], row["drop_interval"])),
+    ArtifactColumn("paper's drop", lambda row: number(row["paper_drop"])),
+    ArtifactColumn("difference", lambda row: number(row["drop_difference"], sign=True)),
+    ArtifactColumn("verdict", lambda row: row["verdict"], words=True),
 )
 
 plan = penalty_sweep.plan
 
 
-def content(store: Store, scope: Scope) -> Exhibit:
+def content(store: Store, scope: Scope) -> Artifact:
     """One line per graph on which at least two penalties were run."""
     rows: list[Row] = []
     shown: list[Record] = []
@@ -52,7 +52,7 @@ def content(store: Store, scope: Scope) -> Exhibit:
             if len(found) > 1:
                 rows.append(_row(dataset, model, found))
                 shown += [record for records in found.values() for record in records]
-    return Exhibit("table4", TITLE, Table(COLUMNS, tuple(rows)), notes=NOTES, records=tuple(shown))
+    return Artifact("table4", TITLE, ArtifactTable(COLUMNS, tuple(rows)), notes=NOTES, records=tuple(shown))
 
 
 def _penalty(value: float | None) -> str:
@@ -60,7 +60,7 @@ def _penalty(value: float | None) -> str:
 
 
 def _row(dataset: str, model: str, found: dict[float, list[Record]]) -> Row:
-    means = {penalty: Mean.of(records) for penalty, records in found.items()}
+    means = {penalty: Summary.of(records) for penalty, records in found.items()}
     chosen = penalty_sweep.best(means)
     paper = TABLE4.get(dataset) if model == "apgcn" else None
     at_paper = means.get(paper.penalty) if paper else None
@@ -83,11 +83,11 @@ def _row(dataset: str, model: str, found: dict[float, list[Record]]) -> Row:
     }
 
 
-def _drop(found: dict[float, list[Record]], means: dict[float, Mean]) -> tuple[float, float | None]:
+def _drop(found: dict[float, list[Record]], means: dict[float, Summary]) -> tuple[float, float | None]:
     """The highest less the lowest mean, and the half-width of its interval over splits, run paired with run."""
     ranked = sorted(means, key=lambda penalty: means[penalty].accuracy or 0.0)
     low, high = (
-        {(record.split, record.initialisation): 100 * (record.test_accuracy or 0.0) for record in found[penalty]}
+        {(record.split, record.init): 100 * (record.test_accuracy or 0.0) for record in found[penalty]}
         for penalty in (ranked[0], ranked[-1])
     )
     differences = {run: high[run] - low[run] for run in high}
@@ -95,7 +95,7 @@ def _drop(found: dict[float, list[Record]], means: dict[float, Mean]) -> tuple[f
     return sum(differences.values()) / len(differences), split_half_width(list(differences.values()), splits)
 
 
-def _verdict(chosen: float, means: dict[float, Mean], papers: float | None) -> str:
+def _verdict(chosen: float, means: dict[float, Summary], papers: float | None) -> str:
     """Whether validation nodes would have chosen the paper's penalty, and how sure they are."""
     best, width = means[chosen].validation_accuracy or 0.0, means[chosen].validation_interval or 0.0
     behind = {penalty: best - (mean.validation_accuracy or 0.0) for penalty, mean in means.items()}

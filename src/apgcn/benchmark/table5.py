@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from apgcn.benchmark.artifacts import Column, Exhibit, Row, Table
+from apgcn.benchmark.artifacts import Artifact, ArtifactColumn, ArtifactTable, Row
 from apgcn.benchmark.config import RunKey, Scope
-from apgcn.benchmark.formatting import GRAPH, MODEL, number, settings_text
+from apgcn.benchmark.formatting import GRAPH, MODEL, hyperparameters_text, number
 from apgcn.benchmark.published import TABLE5, TIMED_MODELS
 from apgcn.benchmark.records import TimingRecord, timing_key
 from apgcn.benchmark.store import Store
@@ -24,23 +24,23 @@ NOTES = (
 COLUMNS = (
     GRAPH,
     MODEL,
-    Column("settings", lambda row: row["settings_kind"], words=True),
-    Column("ours, ms", lambda row: number(row["epoch_ms"], 1)),
-    Column("quartiles", lambda row: f"{row['epoch_low']:.1f} to {row['epoch_high']:.1f}"),
-    Column("step alone", lambda row: number(row["step_ms"], 1)),
-    Column("paper, ms", lambda row: number(row["paper_ms"], 1)),
-    Column("ours / paper", lambda row: number(row["ratio"])),
-    Column("verdict", lambda row: row["verdict"], words=True),
-    Column("hardware", lambda row: row["hardware"], words=True),
+    ArtifactColumn("hyperparameters", lambda row: row["settings_kind"], words=True),
+    ArtifactColumn("ours, ms", lambda row: number(row["epoch_ms"], 1)),
+    ArtifactColumn("quartiles", lambda row: f"{row['epoch_low']:.1f} to {row['epoch_high']:.1f}"),
+    ArtifactColumn("step alone", lambda row: number(row["step_ms"], 1)),
+    ArtifactColumn("paper, ms", lambda row: number(row["paper_ms"], 1)),
+    ArtifactColumn("ours / paper", lambda row: number(row["ratio"])),
+    ArtifactColumn("verdict", lambda row: row["verdict"], words=True),
+    ArtifactColumn("hardware", lambda row: row["hardware"], words=True),
 )
 
 ORIGIN = (
     GRAPH,
     MODEL,
-    Column("settings", lambda row: row["settings"], words=True),
-    Column("hardware", lambda row: f"{row['hardware']} ({row['device']})", words=True),
-    Column("versions", lambda row: row["versions"], words=True),
-    Column("command", lambda row: row["command"], words=True),
+    ArtifactColumn("hyperparameters", lambda row: row["hyperparameters"], words=True),
+    ArtifactColumn("hardware", lambda row: f"{row['hardware']} ({row['device']})", words=True),
+    ArtifactColumn("versions", lambda row: row["versions"], words=True),
+    ArtifactColumn("command", lambda row: row["command"], words=True),
 )
 
 
@@ -53,18 +53,18 @@ def measure(store: Store, scope: Scope, *, device: str, command: str) -> None:
     """Time the models and graphs that were not timed on this hardware yet, one after the other."""
     place = hardware(resolve(device))
     for dataset, model in scope.pairs():
-        condition = scope.condition(dataset, model)
-        if MODELS[model].has_weights and timing_key(condition, place) not in store.timings:
-            store.keep_timing(timed(condition, device=device, command=command))
+        run_config = scope.run_config(dataset, model)
+        if MODELS[model].has_weights and timing_key(run_config, place) not in store.timings:
+            store.keep_timing(timed(run_config, device=device, command=command))
 
 
-def content(store: Store, scope: Scope) -> Exhibit:
+def content(store: Store, scope: Scope) -> Artifact:
     """Ours beside the paper's."""
     rows: list[Row] = [
         {
             "dataset": record.dataset,
             "model": record.model,
-            "settings_kind": scope.kind or record.condition.kind,
+            "settings_kind": scope.kind or record.run_config.kind,
             "epoch_ms": record.epoch_ms,
             "epoch_low": record.epoch_low,
             "epoch_high": record.epoch_high,
@@ -75,8 +75,8 @@ def content(store: Store, scope: Scope) -> Exhibit:
             "verdict": "other hardware" if _ratio(record) else "not in the paper",
             "hardware": record.hardware,
             "device": record.device,
-            "settings": settings_text(record.settings),
-            "versions": settings_text(record.versions),
+            "hyperparameters": hyperparameters_text(record.hyperparameters),
+            "versions": hyperparameters_text(record.versions),
             "command": record.command,
         }
         for dataset in scope.datasets
@@ -84,10 +84,10 @@ def content(store: Store, scope: Scope) -> Exhibit:
         if scope.takes(dataset, model)
         for record in store.timings.values()
         if (record.dataset, record.model) == (dataset, model)
-        and (scope.kind is None or record.condition == scope.condition(dataset, model))
+        and (scope.kind is None or record.run_config == scope.run_config(dataset, model))
     ]
-    table, origin = Table(COLUMNS, tuple(rows)), Table(ORIGIN, tuple(rows))
-    return Exhibit("table5", "milliseconds per epoch", table, notes=NOTES, origin=origin)
+    table, origin = ArtifactTable(COLUMNS, tuple(rows)), ArtifactTable(ORIGIN, tuple(rows))
+    return Artifact("table5", "milliseconds per epoch", table, notes=NOTES, origin=origin)
 
 
 def _ratio(record: TimingRecord) -> float | None:

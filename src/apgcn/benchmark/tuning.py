@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from apgcn.benchmark.aggregate import Mean
-from apgcn.benchmark.config import Condition, RunKey
+from apgcn.benchmark.aggregate import Summary
+from apgcn.benchmark.config import RunConfig, RunKey
 from apgcn.benchmark.store import Store
 from apgcn.training.search_space import Search, searched
 
@@ -15,8 +15,8 @@ class Trial(NamedTuple):
     """Settings that were tried. Number 0 are those behind the paper's tables."""
 
     number: int
-    condition: Condition
-    mean: Mean
+    run_config: RunConfig
+    mean: Summary
 
     @property
     def score(self) -> float:
@@ -56,15 +56,15 @@ def tune(
     """
     names = searched(model) if names is None else names
     search = Search(names, seed=seed)
-    done = [_tried(store, run, Condition.of_paper(dataset, model, purpose="validation"), runs, number=0)]
+    done = [_tried(store, run, RunConfig.from_preset(dataset, model, seed_set="validation"), runs, number=0)]
     for number in range(1, trials + 1):
-        condition = Condition.of_paper(dataset, model, purpose="validation", **search.ask())
-        trial = _tried(store, run, condition, runs, number=number)
+        run_config = RunConfig.from_preset(dataset, model, seed_set="validation", **search.ask())
+        trial = _tried(store, run, run_config, runs, number=number)
         search.tell(trial.score)
         done.append(trial)
     return sorted(done, key=lambda trial: -trial.score)
 
 
-def _tried(store: Store, run: Runner, condition: Condition, runs: int, *, number: int) -> Trial:
-    run(condition.first_runs(runs), number)
-    return Trial(number, condition, Mean.of(store.of(condition, runs)))
+def _tried(store: Store, run: Runner, run_config: RunConfig, runs: int, *, number: int) -> Trial:
+    run(run_config.first_runs(runs), number)
+    return Trial(number, run_config, Summary.of(store.of(run_config, runs)))

@@ -12,17 +12,16 @@ import torch
 
 from apgcn.benchmark.config import RunKey
 from apgcn.benchmark.graph_cache import cleaned
-from apgcn.benchmark.records import Record
-from apgcn.benchmark.scheduler import PlannedPack
+from apgcn.benchmark.records import PlannedBatch, Record
 from apgcn.benchmark.store import Store
 from apgcn.data import describe
 from apgcn.data.splits import split_for_test, split_for_validation
-from apgcn.ops.device_graph import GraphTensors
+from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.devices import hardware, one_thread, resolve
-from apgcn.training.config import divide_settings
+from apgcn.training.config import split_config
 from apgcn.training.outputs import versions
 from apgcn.training.runs import Run
-from apgcn.training.trainer import train_pack
+from apgcn.training.trainer import train_batch
 
 
 class Trained(NamedTuple):
@@ -32,15 +31,15 @@ class Trained(NamedTuple):
     steps: np.ndarray
 
 
-def train_planned(pack: PlannedPack, report: Callable[[float], None], *, device: str, command: str) -> Trained:
+def train_planned(pack: PlannedBatch, report: Callable[[float], None], *, device: str, command: str) -> Trained:
     """Train a pack; `report` hears what share of it is done, `command` is what the records say they come from."""
     place = resolve(device)
-    model, training = divide_settings(pack.condition.model, dict(pack.condition.settings))
+    model, training = split_config(pack.run_config.model, dict(pack.run_config.hyperparameters))
     runs = [run_of(key) for key in pack.keys]
     with one_thread():
-        graph = _tensors(pack.condition.dataset, place)
+        graph = _tensors(pack.run_config.dataset, place)
         started = time.perf_counter()
-        results = train_pack(graph, runs, model, training, lambda at: report(at.share))
+        results = train_batch(graph, runs, model, training, lambda at: report(at.share))
         seconds = time.perf_counter() - started
     epochs = sum(result.epochs for result in results)
     records = [
@@ -50,7 +49,7 @@ def train_planned(pack: PlannedPack, report: Callable[[float], None], *, device:
             steps_file=Store.steps_file(pack),
             steps_row=row,
             seconds=seconds * result.epochs / epochs,
-            pack_runs=len(runs),
+            batch_runs=len(runs),
             origin=origin(place, command),
         )
         for row, (key, result) in enumerate(zip(pack.keys, results, strict=True))
@@ -60,12 +59,12 @@ def train_planned(pack: PlannedPack, report: Callable[[float], None], *, device:
 
 def run_of(key: RunKey) -> Run:
     """The run that a key means."""
-    condition = key.condition
-    draw = split_for_test if condition.purpose == "test" else split_for_validation
-    visible = describe(condition.dataset).visible
-    labels = cleaned(condition.dataset).labels
-    split = draw(labels, key.split, visible=visible, per_class=condition.per_class)
-    return Run(split, initialisation=key.initialisation, dataset=condition.dataset)
+    run_config = key.run_config
+    draw = split_for_test if run_config.seed_set == "test" else split_for_validation
+    visible = describe(run_config.dataset).visible
+    labels = cleaned(run_config.dataset).labels
+    split = draw(labels, key.split, visible=visible, train_per_class=run_config.train_per_class)
+    return Run(split, init=key.init, dataset=run_config.dataset)
 
 
 def origin(device: torch.device, command: str) -> dict[str, Any]:
@@ -74,5 +73,5 @@ def origin(device: torch.device, command: str) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1)
-def _tensors(dataset: str, device: torch.device) -> GraphTensors:
-    return GraphTensors.of(cleaned(dataset), device=device)
+def _tensors(dataset: str, device: torch.device) -> DeviceGraph:
+    return DeviceGraph.of(cleaned(dataset), device=device)

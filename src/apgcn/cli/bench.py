@@ -44,7 +44,7 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
     """Measure this machine: an epoch of AP-GCN, beside the same in stock PyTorch Geometric, in turns."""
-    from apgcn._utils.validation import check_whole
+    from apgcn._utils.validation import check_int
     from apgcn.benchmark.graph_cache import cleaned
     from apgcn.benchmark.speed.end_to_end import timed_start, timed_trainings
     from apgcn.benchmark.speed.targets import standing
@@ -54,8 +54,8 @@ def bench(
 
     place = resolve(device)
     for name, value in (("rounds", rounds), ("workers", workers)):
-        check_whole(name, value)
-    check_whole("train", train, least=0)
+        check_int(name, value)
+    check_int("train", train, least=0)
     sizes = _whole_numbers(packs)
     if edges is not None and (datasets or train):
         raise InvalidInput("edges makes a graph of its own, not trained to the end; leave out datasets and train.")
@@ -108,7 +108,7 @@ def _names(given: str | None) -> list[str]:
 
 
 def _whole_numbers(text: str) -> list[int]:
-    from apgcn._utils.validation import check_whole
+    from apgcn._utils.validation import check_int
     from apgcn.errors import InvalidInput
 
     try:
@@ -116,7 +116,7 @@ def _whole_numbers(text: str) -> list[int]:
     except ValueError:
         raise InvalidInput(f"packs must be whole numbers separated by commas, such as {PACKS}, got {text!r}.") from None
     for size in sizes:
-        check_whole("packs", size, most=100)
+        check_int("packs", size, most=100)
     return sizes
 
 
@@ -125,15 +125,15 @@ def _made(edges: int, device: torch.device) -> Graph:
 
     What a run needs grows with the edges, so a small graph says what a large one needs.
     """
-    from apgcn._utils.validation import check_whole
+    from apgcn._utils.validation import check_int
     from apgcn.data.synthetic import synthetic_graph
-    from apgcn.models.apgcn import APGCNSettings
+    from apgcn.models.apgcn import APGCNConfig
     from apgcn.ops.devices import memory_of
     from apgcn.training.batching import bytes_per_run, check_fits
 
-    check_whole("edges", edges, least=SMALL, most=100_000_000)
+    check_int("edges", edges, least=SMALL, most=100_000_000)
     small = synthetic_graph(SMALL // 10, edges=SMALL)
-    need = bytes_per_run(small, APGCNSettings(), device) * edges // SMALL
+    need = bytes_per_run(small, APGCNConfig(), device) * edges // SMALL
     check_fits(need, memory_of(device), device, what=f"one run on {edges:,} edges", advice="make --edges smaller")
     say(f"making a graph of {edges:,} edges ...")
     return synthetic_graph(edges // 10, edges=edges)
@@ -142,17 +142,17 @@ def _made(edges: int, device: torch.device) -> Graph:
 def _measured(graph: Graph, sizes: list[int], *, rounds: int, device: Any, beside: bool) -> dict[str, Any]:
     """A graph's counts, the epochs that fit into memory, and what a run is thought to need."""
     from apgcn.benchmark.speed.epochs import timed_epochs
-    from apgcn.models.apgcn import APGCNSettings
+    from apgcn.models.apgcn import APGCNConfig
     from apgcn.training.batching import bytes_per_run, fitting
-    from apgcn.training.config import TrainingSettings, paper_settings
+    from apgcn.training.config import TrainingConfig, preset_config
     from apgcn.training.runs import Run, benchmark_runs
 
     if graph.name == "synthetic":
-        model, training = APGCNSettings(), TrainingSettings()
+        model, training = APGCNConfig(), TrainingConfig()
         split = _split_at_random(graph.num_nodes)
-        runs = [Run(split, initialisation=number, dataset=graph.name) for number in range(max(sizes))]
+        runs = [Run(split, init=number, dataset=graph.name) for number in range(max(sizes))]
     else:
-        model, training = paper_settings(graph.name)
+        model, training = preset_config(graph.name)
         runs = benchmark_runs(graph, max(sizes))
     most = fitting(graph, model, device)
     left_out = [size for size in sizes if size > most]

@@ -17,8 +17,8 @@ def datasets(
     """List the benchmark graphs: counts after cleaning, citation, and where each file is or would come from."""
     from apgcn.data.download import find
     from apgcn.data.registry import CATALOGUE
-    from apgcn.models.apgcn import APGCNSettings
-    from apgcn.models.presets import settings_given
+    from apgcn.models.apgcn import APGCNConfig
+    from apgcn.models.presets import preset_values
 
     found = {name: "embedded" if dataset.embedded else str(find(dataset) or "") for name, dataset in CATALOGUE.items()}
     if as_json:
@@ -27,7 +27,7 @@ def datasets(
                 **asdict(dataset),
                 "file_name": dataset.file_name,
                 "found": found[name] or None,
-                "paper": {key: one.value for key, one in settings_given(APGCNSettings, name, "paper").items()},
+                "paper": {key: one.value for key, one in preset_values(APGCNConfig, name, "paper").items()},
             }
             for name, dataset in CATALOGUE.items()
         ]

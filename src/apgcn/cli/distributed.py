@@ -17,10 +17,10 @@ from apgcn.cli.fit import check_test_share, held_out
 from apgcn.cli.input_files import Files
 from apgcn.cli.progress import say
 from apgcn.errors import ApgcnError, InvalidInput, RankDied
-from apgcn.io.build_graph import Reading
+from apgcn.io.build_graph import TableSchema
 
 if TYPE_CHECKING:
-    from apgcn.distributed.communication import World
+    from apgcn.distributed.communication import Communicator
     from apgcn.distributed.graph_source import Source
 
 KEPT = "what was learned is kept: the same command goes on from there"
@@ -36,12 +36,12 @@ def checkpoint_of(out: Path) -> Path:
 
 def train_own_together(
     files: Files,
-    reading: Reading,
+    schema: TableSchema,
     *,
     model: str,
     changes: dict[str, Any],
     initialisations: int,
-    test_share: float,
+    test_size: float,
     seed: int,
     device: str,
     partition: str,
@@ -53,20 +53,20 @@ def train_own_together(
     from apgcn.distributed.outputs import folder_of_all, save_predictions, traffic_of, try_folder
     from apgcn.distributed.train import train_together
     from apgcn.inference.fit import NAME
-    from apgcn.inference.splits import hold_out, without
-    from apgcn.training.config import divide_settings
+    from apgcn.inference.splits import stratified_split, without
+    from apgcn.training.config import split_config
     from apgcn.training.runs import Run
 
-    chosen, training = divide_settings(model, changes)
-    check_test_share(test_share)
+    chosen, training = split_config(model, changes)
+    check_test_share(test_size)
     kept = checkpoint_of(out)
-    with _together(device, kept, task=["one's own graph", partition, reading.directed]) as world:
+    with _together(device, kept, task=["one's own graph", partition, schema.directed]) as world:
         try_folder(world, out)
         started = time.perf_counter()
-        source = world.together(lambda: _source(files, reading, quiet=world.rank > 0))
-        split = world.together(lambda: hold_out(source.labels, test=test_share, seed=seed))
-        lacking = without(source, split, asked=held_out(test_share))
-        runs = [Run(split, initialisation=seed + number, dataset=NAME) for number in range(initialisations)]
+        source = world.together(lambda: _source(files, schema, quiet=world.rank > 0))
+        split = world.together(lambda: stratified_split(source.labels, test=test_size, seed=seed))
+        lacking = without(source, split, asked=held_out(test_size))
+        runs = [Run(split, init=seed + number, dataset=NAME) for number in range(initialisations)]
         how = _how(world, partition, kept)
         for note in lacking:
             how["tell"](note)
@@ -86,7 +86,7 @@ def train_own_together(
             kept.unlink(missing_ok=True)
             summary = {
                 "nodes": source.nodes,
-                "edges": source.edges if reading.directed else source.edges // 2,
+                "edges": source.edges if schema.directed else source.edges // 2,
                 "features": source.features,
                 "classes": list(source.class_names),
                 "labelled": int((source.labels >= 0).sum()),
@@ -120,13 +120,13 @@ def train_catalogued_together(
     from apgcn.distributed.graph_source import InMemory
     from apgcn.distributed.outputs import folder_of_all, gathered, traffic_of, try_folder
     from apgcn.distributed.train import train_together
-    from apgcn.models.presets import kinds_for
-    from apgcn.models.registry import settings_of
-    from apgcn.training.config import paper_settings
+    from apgcn.models.presets import presets_for
+    from apgcn.models.registry import config_class
+    from apgcn.training.config import preset_config
     from apgcn.training.outputs import save, summarize
     from apgcn.training.runs import benchmark_runs
 
-    chosen, training = paper_settings(dataset, model=model, kind=kind, **changes)
+    chosen, training = preset_config(dataset, model=model, kind=kind, **changes)
     kept = checkpoint_of(out)
     with _together(device, kept, task=[dataset, partition, False]) as world:
         try_folder(world, out)
@@ -142,7 +142,7 @@ def train_catalogued_together(
         if world.rank == 0:
             summary = summarize(results, chosen, training, device=world.device, seconds=seconds)
             summary |= {"ranks": world.size, "traffic": traffic}
-            summary["settings_kind"] = kind or kinds_for(settings_of(model), dataset)[0]
+            summary["settings_kind"] = kind or presets_for(config_class(model), dataset)[0]
         with folder_of_all(world, out) as folder:
             world.together(lambda: None if world.rank else save(folder, results, summary))
         if world.rank == 0:
@@ -155,13 +155,13 @@ def train_catalogued_together(
 
 
 @contextmanager
-def _together(device: str, kept: Path, *, task: list[Any]) -> Iterator[World]:
+def _together(device: str, kept: Path, *, task: list[Any]) -> Iterator[Communicator]:
     """The ranks, who must have been told the same; what all of them have found wrong is said by the first."""
     from apgcn.distributed.communication import world
 
     with world(device) as ranks:
         try:
-            for rank, theirs in enumerate(ranks.all_say(task)):
+            for rank, theirs in enumerate(ranks.all_gather(task)):
                 if theirs != task:
                     raise InvalidInput(
                         f"all ranks must be told the same, but rank {rank} trains {theirs[0]}, --partition {theirs[1]}"
@@ -182,7 +182,7 @@ def _together(device: str, kept: Path, *, task: list[Any]) -> Iterator[World]:
 
 
 @contextmanager
-def _bar(world: World, runs: int, *, label: str) -> Iterator[Any]:
+def _bar(world: Communicator, runs: int, *, label: str) -> Iterator[Any]:
     """How far it is, on the terminal of rank 0."""
     if world.rank:
         yield None
@@ -191,26 +191,26 @@ def _bar(world: World, runs: int, *, label: str) -> Iterator[Any]:
         yield report
 
 
-def _how(world: World, partition: str, kept: Path) -> dict[str, Any]:
+def _how(world: Communicator, partition: str, kept: Path) -> dict[str, Any]:
     """What both kinds of training have in common."""
     tell = say if world.rank == 0 else lambda note: None
     return {"partition": partition, "checkpoint": kept, "tell": tell}
 
 
-def _source(files: Files, reading: Reading, *, quiet: bool) -> Source:
+def _source(files: Files, schema: TableSchema, *, quiet: bool) -> Source:
     """The graph: an archive is read in parts, tables as a whole."""
     from apgcn.distributed.graph_source import InMemory
     from apgcn.distributed.streaming_npz import Archive
 
     if files.arrays and files.graph is not None:
-        if reading != Reading(directed=reading.directed):
+        if schema != TableSchema(directed=schema.directed):
             raise InvalidInput(
                 f"{files.graph} holds arrays, not columns: leave out --label and what else is said about columns."
             )
-        return Archive(files.graph, directed=reading.directed)
-    if reading.label is None:
+        return Archive(files.graph, directed=schema.directed)
+    if schema.label is None:
         raise InvalidInput("--label must name the column of --nodes that holds the classes.")
-    read = files.read(reading, quiet=quiet)
+    read = files.read(schema, quiet=quiet)
     return InMemory(replace(read.graph, name="graph"), read)
 
 

@@ -30,11 +30,11 @@ def check_options(
     *, runs: int, device: str, workers: int | None, executor: str = "local", address: str | None = None
 ) -> None:
     """Whether so many runs can be trained there by so many workers, in words if not."""
-    from apgcn._utils.validation import check_whole
+    from apgcn._utils.validation import check_int
     from apgcn.ops.devices import named, resolve
-    from apgcn.training.runs import MOST_RUNS
+    from apgcn.training.runs import MAX_RUNS
 
-    check_whole("runs", runs, most=MOST_RUNS)
+    check_int("runs", runs, most=MAX_RUNS)
     if executor not in EXECUTORS:
         raise UnknownName("executor", executor, EXECUTORS)
     if address is not None and executor != "ray":
@@ -45,21 +45,21 @@ def check_options(
             f"--workers must not come with a cluster's address ({there}): it knows its own processors; leave one out."
         )
     if workers is not None:
-        check_whole("workers", workers, most=1024)
+        check_int("workers", workers, most=1024)
     (resolve if executor == "local" else named)(device)
 
 
 @contextmanager
 def executor_for(name: str, *, device: str, workers: int | None, address: str | None = None) -> Iterator[Any]:
     """Who trains, as long as the block lasts."""
-    from apgcn.benchmark.executors import InProcess, Processes
+    from apgcn.benchmark.executors import ProcessExecutor, SerialExecutor
 
     if name == "local":
-        yield InProcess() if workers in (None, 1) else Processes(workers)
+        yield SerialExecutor() if workers in (None, 1) else ProcessExecutor(workers)
         return
-    from apgcn.benchmark.ray_executor import OnRay
+    from apgcn.benchmark.ray_executor import RayExecutor
 
-    with OnRay(address, device=device, processors=workers) as cluster:
+    with RayExecutor(address, device=device, processors=workers) as cluster:
         say(f"Ray: {cluster}")
         yield cluster
 

@@ -12,25 +12,25 @@ from typing import Any
 import numpy as np
 from rich.markup import escape
 
-from apgcn._utils.validation import check_share
+from apgcn._utils.validation import check_fraction
 from apgcn.cli import render
 from apgcn.cli.input_files import Files, say_all
 from apgcn.cli.progress import say
 from apgcn.errors import InvalidInput
-from apgcn.io.build_graph import Reading
+from apgcn.io.build_graph import TableSchema
 
-MOST_FOR_TEST = 0.7  # of the labelled nodes
+MAX_FOR_TEST = 0.7  # of the labelled nodes
 
 
 def train_own(
     files: Files,
-    reading: Reading,
+    schema: TableSchema,
     *,
     model: str,
     changes: dict[str, Any],
     trials: int,
     initialisations: int,
-    test_share: float,
+    test_size: float,
     seed: int,
     device: str,
     out: Path,
@@ -40,30 +40,30 @@ def train_own(
     from apgcn._utils.atomic import new_folder
     from apgcn.inference.bundle import SavedModel, fill
     from apgcn.inference.fit import fit
-    from apgcn.inference.splits import hold_out, without
-    from apgcn.models.registry import settings_of
+    from apgcn.inference.splits import stratified_split, without
+    from apgcn.models.registry import config_class
     from apgcn.ops.devices import resolve
-    from apgcn.training.config import divide_settings
+    from apgcn.training.config import split_config
 
     if files.edges is not None and files.nodes is None:
         raise InvalidInput("--edges and --nodes must be given together.")
-    if reading.label is None and not files.arrays:
+    if schema.label is None and not files.arrays:
         raise InvalidInput("--label must name the column of --nodes that holds the classes.")
-    if not settings_of(model).has_weights:
+    if not config_class(model).has_weights:
         raise InvalidInput(f"--model must be one that is trained and kept, but {model} has no weights.")
     place = resolve(device)
-    chosen, training = divide_settings(model, changes)
-    check_test_share(test_share)
+    chosen, training = split_config(model, changes)
+    check_test_share(test_size)
     with new_folder(out) as folder:
-        read = files.read(reading)
+        read = files.read(schema)
         graph = replace(read.graph, name=out.name or "graph")
-        split = hold_out(graph.labels, test=test_share, seed=seed)
-        lacking = without(graph, split, asked=held_out(test_share))
+        split = stratified_split(graph.labels, test=test_size, seed=seed)
+        lacking = without(graph, split, asked=held_out(test_size))
         say_all(lacking)
         started = time.perf_counter()
         tried = _tuned(graph, split, model, changes, trials=trials, seed=seed, device=place) if trials else []
         if tried:
-            chosen, training = divide_settings(model, tried[0].settings)
+            chosen, training = split_config(model, tried[0].settings)
         with render.progress_bar(initialisations, label=f"{chosen.title} on {graph.name}") as report:
             fitted = fit(
                 graph,
@@ -85,10 +85,10 @@ def train_own(
             }
             for one in tried
         ]
-        fill(folder, SavedModel(fitted, graph, read.encoding, read.reading))
+        fill(folder, SavedModel(fitted, graph, read.encoding, read.schema))
     summary = {
         "nodes": graph.num_nodes,
-        "edges": graph.num_directed_edges if read.reading.directed else graph.num_directed_edges // 2,
+        "edges": graph.num_directed_edges if read.schema.directed else graph.num_directed_edges // 2,
         "features": graph.num_features,
         "classes": list(graph.class_names),
         "labelled": int((graph.labels >= 0).sum()),
@@ -107,14 +107,14 @@ def train_own(
 
 def check_test_share(share: float) -> None:
     """Whether so many nodes may be kept for judging, in words if not."""
-    check_share("--test-share", share)
-    if share > MOST_FOR_TEST:
-        raise InvalidInput(f"--test-share must leave nodes to train: at most {MOST_FOR_TEST}, got {share}.")
+    check_fraction("--test-size", share)
+    if share > MAX_FOR_TEST:
+        raise InvalidInput(f"--test-size must leave nodes to train: at most {MAX_FOR_TEST}, got {share}.")
 
 
-def held_out(test_share: float) -> tuple[str, ...]:
+def held_out(test_size: float) -> tuple[str, ...]:
     """The sets that no weight sees."""
-    return ("stopping", "test") if test_share else ("stopping",)
+    return ("stopping", "test") if test_size else ("stopping",)
 
 
 def _tuned(graph: Any, split: Any, model: str, changes: dict[str, Any], *, trials: int, **how: Any) -> list[Any]:
@@ -145,7 +145,7 @@ def _show(summary: dict[str, Any], steps: np.ndarray, model: Any) -> None:
             )
     if not summary["test"]["nodes"]:
         console.print(
-            "(somewhat flattering: it chose the epoch; --test-share 0.2 keeps nodes for an untouched judgement)"
+            "(somewhat flattering: it chose the epoch; --test-size 0.2 keeps nodes for an untouched judgement)"
         )
     if halts:
         rounded = "" if summary["initialisations"] == 1 else "; each node's mean over initialisations, rounded"

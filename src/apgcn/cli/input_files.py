@@ -11,7 +11,7 @@ import typer
 
 from apgcn.cli.progress import say
 from apgcn.errors import InvalidInput
-from apgcn.io.build_graph import Reading
+from apgcn.io.build_graph import TableSchema
 
 if TYPE_CHECKING:
     from apgcn.io.build_graph import ReadGraph
@@ -51,15 +51,15 @@ class Files:
         """Whether features come as they are, not as columns."""
         return self.graph is not None and self.graph.suffix.lower() == ".npz"
 
-    def read(self, reading: Reading, *, quiet: bool = False, **trained: Any) -> ReadGraph:
-        """The graph, after saying what was left out or made up, if not quiet; `trained` is as in `assemble`."""
-        from apgcn.io.build_graph import assemble
+    def read(self, schema: TableSchema, *, quiet: bool = False, **trained: Any) -> ReadGraph:
+        """The graph, after saying what was left out or made up, if not quiet; `trained` is as in `build_graph`."""
+        from apgcn.io.build_graph import build_graph
         from apgcn.io.registry import read_graph, read_table
 
         if self.graph is not None:
-            read = read_graph(self.graph, reading, **trained)
+            read = read_graph(self.graph, schema, **trained)
         elif self.edges is not None and self.nodes is not None:
-            read = assemble(read_table(self.edges), read_table(self.nodes), reading, name="graph", **trained)
+            read = build_graph(read_table(self.edges), read_table(self.nodes), schema, name="graph", **trained)
         else:
             raise InvalidInput("--edges and --nodes must be given together, or --graph.")
         if not quiet:

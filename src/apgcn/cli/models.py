@@ -17,10 +17,10 @@ def models(
 ) -> None:
     """List the models: paper, number of weights, settings, and where each setting comes from."""
     from apgcn.data.registry import describe
-    from apgcn.models.registry import MODELS, settings_of
+    from apgcn.models.registry import MODELS, config_class
 
     graph = describe(dataset)
-    chosen = MODELS if model is None else {model: settings_of(model)}
+    chosen = MODELS if model is None else {model: config_class(model)}
     listed = {name: _described(settings, graph) for name, settings in chosen.items()}
     if as_json:
         print(json.dumps({"dataset": dataset, "models": [{"name": name, **one} for name, one in listed.items()]}))
@@ -30,19 +30,19 @@ def models(
 
 def _described(model: Any, dataset: Any) -> dict[str, Any]:
     """A model as plain values."""
-    from apgcn.models.presets import kinds_for, settings_given
+    from apgcn.models.presets import preset_values, presets_for
     from apgcn.models.registry import count_weights
-    from apgcn.training.config import paper_settings
+    from apgcn.training.config import preset_config
 
-    kinds = kinds_for(model, dataset.name)
-    usual, _ = paper_settings(dataset.name, model=model.name)
+    kinds = presets_for(model, dataset.name)
+    usual, _ = preset_config(dataset.name, model=model.name)
     return {
         "title": model.title,
         "paper": model.citation,
         "weights": count_weights(usual, features=dataset.features, classes=dataset.classes),
         "usual": kinds[0],
         "settings": {
-            kind: {name: sourced._asdict() for name, sourced in settings_given(model, dataset.name, kind).items()}
+            kind: {name: sourced._asdict() for name, sourced in preset_values(model, dataset.name, kind).items()}
             for kind in kinds
         },
     }

@@ -14,15 +14,15 @@ TRUTHS = {"true": True, "false": False}
 def parse_settings(typed: Iterable[str], *, model: str) -> dict[str, Any]:
     """NAME=VALUE, as often as wanted, with each value in the type of the model's or the training's setting.
 
-    >>> parse_settings(["l2=0.01", "watch=training", "hidden=32", "freeze_halted=true"], model="apgcn")
+    >>> parse_settings(["l2=0.01", "monitor=training", "hidden_channels=32", "freeze_halted=true"], model="apgcn")
     {'l2': 0.01, 'watch': 'training', 'hidden': 32, 'freeze_halted': True}
     """
     from apgcn.benchmark.config import defaults as defaults_of
-    from apgcn.models.registry import settings_of
+    from apgcn.models.registry import config_class
 
     defaults = defaults_of(model)
-    if not settings_of(model).has_weights:  # nothing is trained
-        defaults = {field.name: field.default for field in fields(settings_of(model))}
+    if not config_class(model).has_weights:  # nothing is trained
+        defaults = {field.name: field.default for field in fields(config_class(model))}
     parsed: dict[str, Any] = {}
     for text in typed:
         name, equals, value = text.partition("=")

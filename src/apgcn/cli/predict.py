@@ -52,7 +52,7 @@ def predict(
     from apgcn._utils.atomic import file_to_write
     from apgcn.inference.bundle import load_model
     from apgcn.inference.halting_benchmark import compare
-    from apgcn.inference.lazy_predictor import can_be_asked
+    from apgcn.inference.lazy_predictor import supports_lazy
     from apgcn.inference.predictions import write_predictions
     from apgcn.io.registry import PARQUET
     from apgcn.ops.devices import resolve
@@ -65,7 +65,7 @@ def predict(
     saved = load_model(model)
     asked = asked_graph(saved, files, add=add)
     numbers = None if wanted is None else _numbers_of(asked, wanted)
-    asker = saved.fitted.asker(asked) if resolve(device).type == "cpu" and can_be_asked(saved.fitted.model) else None
+    asker = saved.fitted.asker(asked) if resolve(device).type == "cpu" and supports_lazy(saved.fitted.model) else None
     started = time.perf_counter()
     said = asker.ask(numbers) if asker else saved.fitted.predict(asked, numbers, device=device)
     seconds = time.perf_counter() - started
@@ -74,18 +74,18 @@ def predict(
     summary = {
         "nodes": len(said.steps),
         "steps_mean": float(said.steps.mean()),
-        "certainty_mean": float(said.certainty.mean()),
+        "certainty_mean": float(said.confidence.mean()),
         "work": said.work and said.work._asdict(),
         "work_of_all_steps": said.fixed and said.fixed._asdict(),
         "seconds": seconds,
-        "listening_seconds": compared and compared.seconds,
+        "propagation_seconds": compared and compared.seconds,
         "listening_seconds_of_all_steps": compared and compared.fixed_seconds,
         "out": str(out),
     }
     if as_json:
         print(json.dumps(summary))
     else:
-        certain, steps = 100 * said.certainty.mean(), said.steps.mean()
+        certain, steps = 100 * said.confidence.mean(), said.steps.mean()
         print(f"{counted(len(said.steps), 'node')}, {certain:.1f} % certain and {steps:.2f} steps on average: {out}")
         if said.work and said.fixed:
             print(compared or f"{said.work.beside(said.fixed)}; {1000 * seconds:.1f} ms with z^0")
@@ -115,7 +115,7 @@ def _names(typed: str | None) -> list[str] | None:
 
 def asked_graph(saved: SavedModel, files: Files, *, add: bool) -> Graph:
     """The model's own graph, another one, or its own with more nodes."""
-    from apgcn.io.build_graph import Reading, extend
+    from apgcn.io.build_graph import TableSchema, extend
     from apgcn.io.registry import read_table
 
     if add and files.edges is None:
@@ -131,12 +131,12 @@ def asked_graph(saved: SavedModel, files: Files, *, add: bool) -> Graph:
         )
     if saved.encoding is not None and files.arrays:
         raise InvalidInput("the model was trained on columns, which an .npz has not; give tables or a .graphml.")
-    reading = saved.reading or Reading()
+    schema = saved.schema or TableSchema()
     if files.graph is not None:  # which says itself what its nodes and ends are
-        reading = replace(reading, id=None, source=None, target=None)
+        schema = replace(schema, id=None, source=None, target=None)
     if add and files.edges is not None and saved.encoding is not None:
         new = None if files.nodes is None else read_table(files.nodes)
-        read = extend(saved.graph, read_table(files.edges), new, reading, saved.encoding)
+        read = extend(saved.graph, read_table(files.edges), new, schema, saved.encoding)
         say_all(read.notes)
         return read.graph
-    return files.read(reading, encoding=saved.encoding, class_names=saved.fitted.class_names).graph
+    return files.read(schema, encoding=saved.encoding, class_names=saved.fitted.class_names).graph

@@ -43,7 +43,7 @@ class Watching:
 
         first = not self.work  # afterwards it is only asked again what is left
         for pack in packs:
-            self.work[pack.key] = len(pack.runs) * size(pack.condition.dataset)
+            self.work[pack.key] = len(pack.runs) * size(pack.run_config.dataset)
         self._show("starting")
         if self.bar.disable and first:
             say(f"{self.label}{self.done}/{self.runs} runs: packs to train: {len(packs)}")
@@ -82,5 +82,5 @@ def say(line: str) -> None:
 
 
 def _about(pack: Any) -> str:
-    condition = pack.condition
-    return f"{condition.dataset} {condition.model}, pack of {len(pack.runs)}"
+    run_config = pack.run_config
+    return f"{run_config.dataset} {run_config.model}, pack of {len(pack.runs)}"

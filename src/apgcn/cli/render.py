@@ -55,7 +55,7 @@ def trained(
     """
     console = terminal()
     runs = summary["runs"]
-    interval = summary["accuracy_interval"]
+    interval = summary["accuracy_ci95"]
     console.print(
         f"[bold]{model.title} on {dataset.title}[/]: {dataset.nodes:,} nodes, {dataset.edges:,} edges, "
         f"{dataset.features:,} features, {dataset.classes} classes"
@@ -65,7 +65,7 @@ def trained(
         f"{len(split.stopping)} stopping and {len(split.test):,} test nodes"
     )
     settings = summary["settings"]
-    named = [name for name in ("penalty", "max_steps", "teleport") if name in settings] or ["hidden"]
+    named = [name for name in ("penalty", "max_steps", "teleport") if name in settings] or ["hidden_channels"]
     shown = [f"{name}={settings[name]:g}" for name in named if name in settings]
     others = [text for text in changed if text.partition("=")[0] not in named]
     kind = summary["settings_kind"]
@@ -78,7 +78,7 @@ def trained(
     if "penalty" in settings:
         console.print(
             f"steps K                 [bold]{summary['steps_mean']:.2f}[/] on average, "
-            f"standard deviation {summary['steps_deviation']:.2f} over nodes"
+            f"standard deviation {summary['steps_std']:.2f} over nodes"
         )
         for line in histogram(summary["steps_histogram"]):
             console.print(line)
@@ -137,7 +137,7 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def exhibit(content: Any) -> None:
+def artifact(content: Any) -> None:
     """A table or the numbers behind a figure, with its notes."""
     content = content.without_what_was_not_run()
     console = terminal()
@@ -164,7 +164,7 @@ def next_commands(commands: Mapping[str, str]) -> None:
 
 def standing(now: Any) -> None:
     """What is done, what is left, how long it will take."""
-    from apgcn.benchmark.formatting import settings_words
+    from apgcn.benchmark.formatting import hyperparameters_words
 
     console = terminal()
     if not now.planned:
@@ -176,9 +176,9 @@ def standing(now: Any) -> None:
     for heading in ("labels", "done", "planned", "left, one worker"):
         table.add_column(heading, justify="right")
     for part in now.parts:
-        condition = part.condition
-        words = (condition.dataset, condition.model, condition.purpose, settings_words(condition))
-        numbers = (condition.per_class, part.done, part.planned, _time_left(part))
+        run_config = part.run_config
+        words = (run_config.dataset, run_config.model, run_config.seed_set, hyperparameters_words(run_config))
+        numbers = (run_config.train_per_class, part.done, part.planned, _time_left(part))
         table.add_row(*(escape(printable(word)) for word in words), *map(str, numbers))
     console.print(table)
     left = now.planned - now.done

@@ -34,34 +34,34 @@ def report(
     if sum((markdown, latex, csv, as_json)) > 1:
         raise InvalidInput("only one of --markdown, --latex, --csv and --json can be printed at a time.")
     place = Store.existing(store)
-    exhibits = contents(place)
+    artifacts = contents(place)
     if only is not None:
-        known = [exhibit.name for exhibit in exhibits]
+        known = [artifact.name for artifact in artifacts]
         wanted = names(only) or []
         if not wanted:
             raise InvalidInput(f"--only must name at least one of {', '.join(known)}.")
         for name in wanted:
             if name not in known:
                 raise UnknownName("table or figure", name, known)
-        exhibits = [exhibit for exhibit in exhibits if exhibit.name in wanted]
-    filled = [exhibit for exhibit in exhibits if exhibit.recorded]
+        artifacts = [artifact for artifact in artifacts if artifact.name in wanted]
+    filled = [artifact for artifact in artifacts if artifact.recorded]
     if html:
-        write_page(html, place, exhibits, title=f"apgcn: {store.resolve().name}")
+        write_page(html, place, artifacts, title=f"apgcn: {store.resolve().name}")
     if as_json:
         print(json.dumps({"experiments": {one.name: [dict(row) for row in one.table.rows] for one in filled}}))
     elif markdown:
-        print(as_markdown(exhibit.without_what_was_not_run() for exhibit in filled))
+        print(as_markdown(artifact.without_what_was_not_run() for artifact in filled))
     elif latex:
-        print(as_latex(exhibit.without_what_was_not_run() for exhibit in filled))
+        print(as_latex(artifact.without_what_was_not_run() for artifact in filled))
     elif csv:
         print(spreadsheet(filled), end="")
     elif html:
         print(f"written: {html}")
     else:
-        for exhibit in filled:
-            render.exhibit(exhibit)
-        for exhibit in exhibits:
-            if exhibit not in filled:
+        for artifact in filled:
+            render.artifact(artifact)
+        for artifact in artifacts:
+            if artifact not in filled:
                 print(
-                    f"\n{exhibit.heading}\nnothing recorded: apgcn reproduce {exhibit.name} --store {quote(str(store))}"
+                    f"\n{artifact.heading}\nnothing recorded: apgcn reproduce {artifact.name} --store {quote(str(store))}"
                 )

@@ -66,10 +66,10 @@ def reproduce(
                 if executor == "local":
                     raise
                 say(f"{experiment.name} is measured where the command is typed, and not now: {error}")
-    exhibits = [experiment.content(place, scope) for experiment, scope in asked]
+    artifacts = [experiment.content(place, scope) for experiment, scope in asked]
     if as_json:
-        print(json.dumps({"experiments": {one.name: [dict(row) for row in one.table.rows] for one in exhibits}}))
+        print(json.dumps({"experiments": {one.name: [dict(row) for row in one.table.rows] for one in artifacts}}))
         return
-    for exhibit in exhibits:
-        render.exhibit(exhibit)
+    for artifact in artifacts:
+        render.artifact(artifact)
     render.next_commands({f"report {quote(str(store))} --html report.html": "everything in the store, as a page"})

@@ -25,12 +25,12 @@ def status(
         return
     parts = [
         {
-            "condition": part.condition.text,
-            "dataset": part.condition.dataset,
-            "model": part.condition.model,
-            "purpose": part.condition.purpose,
-            "per_class": part.condition.per_class,
-            "settings": dict(part.condition.settings),
+            "condition": part.run_config.text,
+            "dataset": part.run_config.dataset,
+            "model": part.run_config.model,
+            "seed_set": part.run_config.seed_set,
+            "train_per_class": part.run_config.train_per_class,
+            "settings": dict(part.run_config.hyperparameters),
             "planned": part.planned,
             "done": part.done,
             "seconds_left": part.seconds_left,

@@ -14,7 +14,7 @@ from apgcn.cli.input_files import AS_JSON, EDGES, GRAPH, NODES, Files
 from apgcn.cli.overrides import parse_settings
 from apgcn.cli.train_benchmark import train_catalogued
 from apgcn.errors import InvalidInput
-from apgcn.io.build_graph import Reading
+from apgcn.io.build_graph import TableSchema
 
 
 def train(
@@ -39,7 +39,7 @@ def train(
             "--set",
             metavar="NAME=VALUE",
             help="A setting, as often as wanted: hidden, dropout, learning_rate, l2, patience, max_epochs, watch, "
-            "stop_on, and what else `apgcn models MODEL` shows.",
+            "early_stop_mode, and what else `apgcn models MODEL` shows.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Number of the first initialisation.")] = 0,
@@ -63,7 +63,7 @@ def train(
     ] = None,
     words: Annotated[str | None, typer.Option(help="Columns of text: a feature for each word.")] = None,
     ignore: Annotated[str | None, typer.Option(help="Columns that are no features.")] = None,
-    test_share: Annotated[float, typer.Option(help="Share of the labelled nodes kept for judging.")] = 0.0,
+    test_size: Annotated[float, typer.Option(help="Share of the labelled nodes kept for judging.")] = 0.0,
     trials: Annotated[
         int, typer.Option("--tune", metavar="TRIALS", help="Of one's own graph, search settings first: so many trials.")
     ] = 0,
@@ -76,15 +76,15 @@ def train(
     as_json: AS_JSON = False,
 ) -> None:
     """Train AP-GCN or another model on a benchmark graph or on one's own, and say how far its nodes listened."""
-    from apgcn._utils.validation import check_whole
-    from apgcn.models.registry import settings_of
-    from apgcn.training.runs import MOST_RUNS
+    from apgcn._utils.validation import check_int
+    from apgcn.models.registry import config_class
+    from apgcn.training.runs import MAX_RUNS
 
-    settings_of(model)
-    check_whole("runs", runs, most=MOST_RUNS)
-    check_whole("seed", seed, least=0)
+    config_class(model)
+    check_int("runs", runs, most=MAX_RUNS)
+    check_int("seed", seed, least=0)
     typed = [*(chosen or []), *_as_settings(penalty=penalty, max_steps=max_steps)]
-    reading = Reading(
+    schema = TableSchema(
         label=label,
         id=id_column,
         source=source,
@@ -96,7 +96,7 @@ def train(
         ignore=_names(ignore),
     )
     files = Files(edges, nodes, graph_file)
-    check_whole("tune", trials, least=0)
+    check_int("tune", trials, least=0)
     if distributed:
         if out is None:
             raise InvalidInput("--distributed must come with --out, the new folder of the model.")
@@ -116,17 +116,17 @@ def train(
         if out is None:
             raise InvalidInput("--out must name the new folder of the model.")
         changes = parse_settings(typed, model=model)
-        own: dict[str, Any] = {"changes": changes, "initialisations": runs, "test_share": test_share, **common}
+        own: dict[str, Any] = {"changes": changes, "initialisations": runs, "test_size": test_size, **common}
         if distributed:
-            train_own_together(files, reading, partition=partition, **own)
+            train_own_together(files, schema, partition=partition, **own)
         else:
-            train_own(files, reading, trials=trials, **own)
+            train_own(files, schema, trials=trials, **own)
         return
     if trials:
         raise InvalidInput(f"--tune is for one's own graph; of a benchmark graph say: apgcn tune {dataset or 'cora'}.")
-    if test_share:
-        raise InvalidInput("--test-share is for one's own graph; the benchmark's splits have their test nodes.")
-    if reading != Reading():
+    if test_size:
+        raise InvalidInput("--test-size is for one's own graph; the benchmark's splits have their test nodes.")
+    if schema != TableSchema():
         raise InvalidInput("what columns mean is for one's own graph: give --edges and --nodes, too.")
     name = dataset or "cora"
     if distributed:

@@ -31,17 +31,17 @@ def train_catalogued(
     from apgcn.data import describe, load
     from apgcn.data.splits import TEST_SEEDS
     from apgcn.data.transforms import clean
-    from apgcn.models.presets import kinds_for
-    from apgcn.models.registry import settings_of
+    from apgcn.models.presets import presets_for
+    from apgcn.models.registry import config_class
     from apgcn.ops.devices import resolve
     from apgcn.training.batching import train
-    from apgcn.training.config import paper_settings
+    from apgcn.training.config import preset_config
     from apgcn.training.outputs import save, summarize
     from apgcn.training.runs import benchmark_runs
 
-    of_model = settings_of(model)
+    of_model = config_class(model)
     described = describe(dataset)
-    chosen_model, training = paper_settings(dataset, model=model, kind=kind, **parse_settings(typed, model=model))
+    chosen_model, training = preset_config(dataset, model=model, kind=kind, **parse_settings(typed, model=model))
     if not of_model.has_weights and runs > len(TEST_SEEDS):
         runs = len(TEST_SEEDS)
         say(f"{of_model.title} has no initial weights, so there is one run per split: {runs} runs.")
@@ -55,7 +55,7 @@ def train_catalogued(
             with render.progress_bar(len(planned), label=f"{of_model.title} on {described.title}") as report:
                 results = train(graph, planned, chosen_model, training, device=place, progress=report)
             summary = summarize(results, chosen_model, training, device=place, seconds=time.perf_counter() - started)
-            summary["settings_kind"] = kind or kinds_for(of_model, dataset)[0]
+            summary["settings_kind"] = kind or presets_for(of_model, dataset)[0]
             if folder:
                 save(folder, results, summary)
         kept = out

@@ -22,7 +22,7 @@ from apgcn.cli.executor_options import (
 )
 from apgcn.errors import InvalidInput, UnknownName
 
-MOST_TRIALS = 10_000
+MAX_TRIALS = 10_000
 
 
 def tune(
@@ -49,19 +49,19 @@ def tune(
 
     Splits of these seeds have no test nodes: what is found here can be judged on the test seeds, once.
     """
-    from apgcn._utils.validation import check_whole
+    from apgcn._utils.validation import check_int
     from apgcn.benchmark.store import Store
     from apgcn.benchmark.tuning import tune as find
     from apgcn.benchmark.tuning_table import content as trials_so_far
     from apgcn.data import describe
-    from apgcn.models.registry import settings_of
+    from apgcn.models.registry import config_class
     from apgcn.training.search_space import imported_optuna, searched
 
     describe(dataset)
-    settings_of(model)
+    config_class(model)
     check_options(runs=runs, device=device, workers=workers, executor=executor, address=address)
-    check_whole("trials", trials, most=MOST_TRIALS)
-    check_whole("seed", seed, least=0)
+    check_int("trials", trials, most=MAX_TRIALS)
+    check_int("seed", seed, least=0)
     wanted = names(search)
     if wanted == []:
         raise InvalidInput(f"there must be at least one setting to search, got {search!r}.")
@@ -95,14 +95,14 @@ def tune(
                 else trial.mean.validation_interval / 100,
                 "steps_mean": trial.mean.steps,
                 "runs": trial.mean.runs,
-                "settings": dict(trial.condition.settings),
+                "settings": dict(trial.run_config.hyperparameters),
             }
             for trial in found
         ]
         print(json.dumps({"dataset": dataset, "model": model, "trials": shown}))
         return
-    render.exhibit(trials_so_far(place, dataset=dataset, model=model))
-    best = "".join(f" --set {name}={value}" for name, value in found[0].condition.changes.items())
+    render.artifact(trials_so_far(place, dataset=dataset, model=model))
+    best = "".join(f" --set {name}={value}" for name, value in found[0].run_config.changes.items())
     render.next_commands(
         {
             f"train {dataset} --model {model}{best} --runs 20": "the best settings, judged on the test seeds: once",

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from apgcn.errors import InvalidInput
 
-MOST_CLASSES = 2**16
+MAX_CLASSES = 2**16
 LARGEST = 1e30  # that weights may sum to, well within single precision
 
 
@@ -51,14 +51,14 @@ class Graph:
         sparse_features = sparse.issparse(self.features)
         labels = _as_labels(np.full(np.shape(self.adjacency)[:1], -1) if self.labels is None else self.labels)
         classes = int(labels.max(initial=-1)) + 1
-        settled = {
+        canonical_edges = {
             "adjacency": _as_csr(self.adjacency, what="adjacency"),
             "features": _as_csr(self.features, what="features") if sparse_features else _as_dense(self.features),
             "labels": labels,
             "class_names": _as_names(self.class_names, what="class_names") or _as_names(range(classes), what="classes"),
             "node_names": None if self.node_names is None else _as_names(self.node_names, what="node_names"),
         }
-        for name, value in settled.items():
+        for name, value in canonical_edges.items():
             object.__setattr__(self, name, value)  # frozen from here on
         self._check(classes)
 
@@ -173,9 +173,9 @@ def _as_labels(labels) -> np.ndarray:
         raise InvalidInput(f"labels must have one axis (nodes), got shape {given.shape}.")
     if given.dtype.kind not in "iu":
         raise InvalidInput(f"labels must be whole numbers, -1 for unknown, got {given.dtype}.")
-    if len(given) and not -1 <= given.min() <= given.max() < MOST_CLASSES:
+    if len(given) and not -1 <= given.min() <= given.max() < MAX_CLASSES:
         worst = given.min() if given.min() < -1 else given.max()
-        raise InvalidInput(f"labels must be >= -1 and < {MOST_CLASSES}, got {worst}.")
+        raise InvalidInput(f"labels must be >= -1 and < {MAX_CLASSES}, got {worst}.")
     numbers = given.astype(np.int64)
     numbers.setflags(write=False)
     return numbers

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from apgcn._utils.validation import check_whole
+from apgcn._utils.validation import check_int
 from apgcn.errors import InvalidInput
 
 VISIBLE_SEED = 4143496719
@@ -92,7 +92,7 @@ def _as_nodes(given, *, what: str) -> np.ndarray:
     return nodes
 
 
-def split_for_test(labels, seed: int, *, visible: int = 1500, per_class: int = 20, stopping: int = 500) -> Split:
+def split_for_test(labels, seed: int, *, visible: int = 1500, train_per_class: int = 20, stopping: int = 500) -> Split:
     """The split that a seed of `TEST_SEEDS` draws: everything invisible is for the test.
 
     Parameters
@@ -104,26 +104,34 @@ def split_for_test(labels, seed: int, *, visible: int = 1500, per_class: int = 2
     per_class, stopping : int
         Training nodes a class, and stopping nodes.
     """
-    return _draw(np.asarray(labels), seed, visible=visible, per_class=per_class, stopping=stopping, reveal_test=True)
+    return _draw(
+        np.asarray(labels), seed, visible=visible, train_per_class=train_per_class, stopping=stopping, reveal_test=True
+    )
 
 
-def split_for_validation(labels, seed: int, *, visible: int = 1500, per_class: int = 20, stopping: int = 500) -> Split:
+def split_for_validation(
+    labels, seed: int, *, visible: int = 1500, train_per_class: int = 20, stopping: int = 500
+) -> Split:
     """The split that a seed of `VALIDATION_SEEDS` draws, for choosing settings: it has no test set.
 
     Judge it by its validation set, the rest of the visible nodes. Parameters as in `split_for_test`.
     """
-    return _draw(np.asarray(labels), seed, visible=visible, per_class=per_class, stopping=stopping, reveal_test=False)
+    return _draw(
+        np.asarray(labels), seed, visible=visible, train_per_class=train_per_class, stopping=stopping, reveal_test=False
+    )
 
 
-def _draw(labels: np.ndarray, seed: int, *, visible: int, per_class: int, stopping: int, reveal_test: bool) -> Split:
-    check_whole("seed", seed, least=0, most=2**32 - 1)
-    _check_sizes(labels, visible=visible, per_class=per_class, stopping=stopping)
+def _draw(
+    labels: np.ndarray, seed: int, *, visible: int, train_per_class: int, stopping: int, reveal_test: bool
+) -> Split:
+    check_int("seed", seed, least=0, most=2**32 - 1)
+    _check_sizes(labels, visible=visible, train_per_class=train_per_class, stopping=stopping)
     seen = np.random.RandomState(VISIBLE_SEED).choice(np.arange(len(labels)), visible, replace=False)
     classes = int(labels.max()) + 1
-    _check_classes(labels[seen], classes=classes, per_class=per_class)
+    _check_classes(labels[seen], classes=classes, train_per_class=train_per_class)
 
     random = np.random.RandomState(seed)
-    by_class = [random.choice(seen[labels[seen] == label], per_class, replace=False) for label in range(classes)]
+    by_class = [random.choice(seen[labels[seen] == label], train_per_class, replace=False) for label in range(classes)]
     train = np.concatenate(by_class)
     stop = random.choice(_without(seen, train), stopping, replace=False)
     return Split(
@@ -140,18 +148,18 @@ def _without(nodes: np.ndarray, excluded: np.ndarray) -> np.ndarray:
     return nodes[~np.isin(nodes, excluded)]
 
 
-def _check_sizes(labels: np.ndarray, *, visible: int, per_class: int, stopping: int) -> None:
+def _check_sizes(labels: np.ndarray, *, visible: int, train_per_class: int, stopping: int) -> None:
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise InvalidInput(f"labels must be whole numbers with one axis, got {labels.dtype} of shape {labels.shape}.")
     if len(labels) == 0 or labels.min() < 0:
         raise InvalidInput(
             "the benchmark splits need a label for every node; -1 came; draw a split of your own instead."
         )
-    for name, value in (("visible", visible), ("per_class", per_class), ("stopping", stopping)):
-        check_whole(name, value)
+    for name, value in (("visible", visible), ("train_per_class", train_per_class), ("stopping", stopping)):
+        check_int(name, value)
     if visible > len(labels):
         raise InvalidInput(f"visible must be at most the number of nodes, {len(labels)}, got {visible}.")
-    needed = per_class * (int(labels.max()) + 1) + stopping
+    needed = train_per_class * (int(labels.max()) + 1) + stopping
     if needed > visible:
         raise InvalidInput(
             f"the visible set of {visible} nodes is too small for {needed} training and stopping nodes; "
@@ -159,10 +167,10 @@ def _check_sizes(labels: np.ndarray, *, visible: int, per_class: int, stopping: 
         )
 
 
-def _check_classes(visible_labels: np.ndarray, *, classes: int, per_class: int) -> None:
+def _check_classes(visible_labels: np.ndarray, *, classes: int, train_per_class: int) -> None:
     counts = np.bincount(visible_labels, minlength=classes)
-    if counts.min() < per_class:
+    if counts.min() < train_per_class:
         raise InvalidInput(
-            f"class {counts.argmin()} has {counts.min()} visible nodes but per_class asks for {per_class}; "
+            f"class {counts.argmin()} has {counts.min()} visible nodes but per_class asks for {train_per_class}; "
             "make per_class smaller or visible larger."
         )

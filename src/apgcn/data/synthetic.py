@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from apgcn._utils.validation import check_whole
+from apgcn._utils.validation import check_int
 from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput
 
@@ -32,7 +32,7 @@ def synthetic_graph(nodes: int, *, edges: int, features: int = 64, classes: int 
     Graph('synthetic', nodes=1000, directed_edges=10000, features=64, classes=40)
     """
     for name, value in (("nodes", nodes), ("edges", edges), ("features", features), ("classes", classes)):
-        check_whole(name, value)
+        check_int(name, value)
     if nodes < classes or edges > nodes * (nodes - 1) // 20:
         raise InvalidInput(
             f"a synthetic graph needs a node for each of {classes} classes and few edges for its nodes, got {nodes} "

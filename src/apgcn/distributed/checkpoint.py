@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from apgcn._utils.atomic import write_whole
-from apgcn.distributed.communication import World
+from apgcn.distributed.communication import Communicator
 from apgcn.errors import BrokenFile, InvalidInput
-from apgcn.training.trainer import Pack
+from apgcn.training.trainer import BatchedTrainer
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 MAY_DIFFER = ("partition", "number of ranks", "presence of numba")  # dropout is then another one, but no worse
@@ -28,7 +28,7 @@ KEEP_EVERY = 5.0  # seconds: a checkpoint
 PATIENCE = ("last_improvement", "best_accuracy", "loss_at_best", "lowest_loss")
 
 
-def write_checkpoint(path: Path, pack: Pack, facts: dict[str, Any]) -> None:
+def write_checkpoint(path: Path, pack: BatchedTrainer, facts: dict[str, Any]) -> None:
     """Write what a pack knows, whole or not at all; `facts` say which training it is."""
     from safetensors.torch import save
 
@@ -91,7 +91,7 @@ class Kept:
     def __init__(self, path: Path | None):
         self._path, self._at = path, -np.inf
 
-    def keep(self, pack: Pack, facts: dict[str, Any]) -> None:
+    def keep(self, pack: BatchedTrainer, facts: dict[str, Any]) -> None:
         """Write it, if the last one is old."""
         if self._path is not None and pack.going and time.monotonic() - self._at > KEEP_EVERY:
             try:
@@ -104,7 +104,7 @@ class Kept:
             self._at = time.monotonic()
 
 
-def go_on(world: World, pack: Pack, path: Path | None, facts: dict[str, Any]) -> None:
+def go_on(world: Communicator, pack: BatchedTrainer, path: Path | None, facts: dict[str, Any]) -> None:
     """Let all ranks know what the checkpoint of rank 0 has kept, where there is one."""
 
     def read() -> tuple[dict[str, Tensor], int] | None:
@@ -115,7 +115,7 @@ def go_on(world: World, pack: Pack, path: Path | None, facts: dict[str, Any]) ->
     found = world.together(read)
     state, epochs = found or ({}, 0)
     shapes = {name: [list(tensor.shape), str(tensor.dtype).removeprefix("torch.")] for name, tensor in state.items()}
-    shapes, epochs = world.all_say([shapes, epochs])[0]
+    shapes, epochs = world.all_gather([shapes, epochs])[0]
     if not shapes:
         return
     common = {
@@ -125,13 +125,13 @@ def go_on(world: World, pack: Pack, path: Path | None, facts: dict[str, Any]) ->
     restore(pack, common, epochs)
 
 
-def restore(pack: Pack, state: dict[str, Tensor], epochs: int) -> None:
+def restore(pack: BatchedTrainer, state: dict[str, Tensor], epochs: int) -> None:
     """Let a new pack know what another one knew."""
     pack.epochs = epochs
     members = state["members"].to(pack.device)
     state = {name: tensor.to(pack.device) for name, tensor in state.items()}
     pack.members = members
-    pack.noise.select(members)
+    pack.rng.select(members)
     pack.stopping.select(members)
     pack.train, pack.stop = pack.train.select(members), pack.stop.select(members)
     pack.best_epochs = state["best_epochs"]
@@ -147,7 +147,7 @@ def restore(pack: Pack, state: dict[str, Tensor], epochs: int) -> None:
     pack.history.restore(state["history"])
 
 
-def _state(pack: Pack) -> dict[str, Tensor]:
+def _state(pack: BatchedTrainer) -> dict[str, Tensor]:
     state = {
         "members": pack.members,
         "best_epochs": pack.best_epochs,

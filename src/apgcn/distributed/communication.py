@@ -55,7 +55,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, eq=False)
-class World:
+class Communicator:
     """The ranks, seen from one of them.
 
     Attributes
@@ -90,7 +90,7 @@ class World:
         for one, part in zip(tensors, packed.split([one.numel() for one in tensors]), strict=True):
             one.copy_(part.view_as(one))
 
-    def swap(self, rows: Tensor, *, sent: list[int], received: list[int], counted: bool = True) -> Tensor:
+    def all_to_all(self, rows: Tensor, *, sent: list[int], received: list[int], counted: bool = True) -> Tensor:
         """Send so many of these rows to each rank, in the order of the ranks, and return what comes from each."""
         if self.size == 1:
             return rows
@@ -102,7 +102,7 @@ class World:
             self.traffic.exchanges += 1
         return heard
 
-    def all_say(self, value: Any) -> list[Any]:
+    def all_gather(self, value: Any) -> list[Any]:
         """What every rank says, in the order of the ranks; of anything that JSON can hold."""
         words = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8).to(self.device)
         lengths = [torch.empty(1, dtype=torch.int64, device=self.device) for _ in range(self.size)]
@@ -131,9 +131,9 @@ class World:
 
     def to_first(self, rows: Tensor) -> Tensor:
         """The rows of all ranks at rank 0, in the order of the ranks; elsewhere none."""
-        sizes = self.all_say(len(rows))
+        sizes = self.all_gather(len(rows))
         nobody = [0] * self.size
-        heard = self.swap(
+        heard = self.all_to_all(
             rows, sent=[len(rows), *nobody[1:]], received=sizes if self.rank == 0 else nobody, counted=False
         )
         return heard.cpu()
@@ -145,7 +145,7 @@ class World:
             found = work()
         except (ApgcnError, OSError, UnicodeError) as error:
             mistake = str(error)
-        mistakes = [(rank, one) for rank, one in enumerate(self.all_say(mistake)) if one]
+        mistakes = [(rank, one) for rank, one in enumerate(self.all_gather(mistake)) if one]
         if mistakes:
             rank, sentence = mistakes[0]
             raise InvalidInput(sentence if len(mistakes) == self.size else f"rank {rank}: {sentence}")
@@ -176,7 +176,7 @@ def was_there() -> bool:
 
 
 @contextmanager
-def world(device: str = "cpu") -> Iterator[World]:
+def world(device: str = "cpu") -> Iterator[Communicator]:
     """The ranks that `torchrun` started, until the block is left.
 
     Raises
@@ -215,7 +215,7 @@ def world(device: str = "cpu") -> Iterator[World]:
     except (RuntimeError, ValueError) as error:
         raise RankDied(f"the ranks must find each other, but do not ({_short(error)}).") from error
     try:
-        yield World(dist.get_rank(), dist.get_world_size(), place)
+        yield Communicator(dist.get_rank(), dist.get_world_size(), place)
     finally:
         dist.destroy_process_group()
 

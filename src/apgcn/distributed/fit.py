@@ -7,24 +7,24 @@ from dataclasses import dataclass
 import torch
 from scipy.special import softmax
 
-from apgcn.distributed.communication import World
+from apgcn.distributed.communication import Communicator
 from apgcn.distributed.train import Trained
 from apgcn.errors import InvalidInput
 from apgcn.inference.calibration import temperature_for
 from apgcn.inference.evaluation import judged_on
-from apgcn.inference.predictions import Predicted
-from apgcn.inference.trained_model import Fitted
+from apgcn.inference.predictions import Predictions
+from apgcn.inference.trained_model import TrainedModel
 
 
 @dataclass(frozen=True, eq=False)
 class FittedPart:
     """The model, the same on every rank, and what it says of the rows that are here."""
 
-    fitted: Fitted
-    said: Predicted
+    fitted: TrainedModel
+    said: Predictions
 
 
-def fitted_together(world: World, trained: Trained, class_names: tuple[str, ...], features: int) -> FittedPart:
+def fitted_together(world: Communicator, trained: Trained, class_names: tuple[str, ...], features: int) -> FittedPart:
     """Drop runs that have diverged, set the temperature and judge, on held-out nodes of all ranks."""
     pack, said = trained.pack, trained.said
     split = pack.runs[0].split
@@ -40,7 +40,7 @@ def fitted_together(world: World, trained: Trained, class_names: tuple[str, ...]
         held[name] = world.to_first(rows.to(world.device)).transpose(0, 1).numpy()
         labels[name] = world.to_first(torch.as_tensor(pack.part.labels[here], device=world.device)).numpy()
     temperature = temperature_for(held["stopping"], labels["stopping"]) if world.rank == 0 else 1.0
-    temperature = world.all_say(temperature)[0]
+    temperature = world.all_gather(temperature)[0]
     notes = {
         "epochs": [epochs[number] for number in finite],
         "best_epoch": [best_epochs[number] for number in finite],
@@ -51,9 +51,9 @@ def fitted_together(world: World, trained: Trained, class_names: tuple[str, ...]
         for name in ("stopping", "test"):
             mean = softmax(held[name] / temperature, axis=-1).mean(axis=0)
             notes[name] = judged_on(mean, labels[name])
-    fitted = Fitted(
-        model=pack.model.settings,  # type: ignore[arg-type]
-        training=pack.settings,
+    fitted = TrainedModel(
+        model=pack.model.config,  # type: ignore[arg-type]
+        training=pack.config,
         weights={name: weight[finite].cpu() for name, weight in pack.kept.items()},
         class_names=class_names,
         features=features,
@@ -63,4 +63,4 @@ def fitted_together(world: World, trained: Trained, class_names: tuple[str, ...]
     )
     steps, remainder = (value[finite].cpu().numpy() for value in (said.steps, said.remainder))
     probabilities = softmax(logits / temperature, axis=-1)
-    return FittedPart(fitted, world.together(lambda: Predicted.of(probabilities, steps, remainder)))
+    return FittedPart(fitted, world.together(lambda: Predictions.of(probabilities, steps, remainder)))

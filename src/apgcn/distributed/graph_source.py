@@ -12,12 +12,12 @@ from apgcn.data.graph import Graph
 from apgcn.distributed.graph_shard import Part, part_of
 from apgcn.distributed.partition import by_metis, in_blocks
 from apgcn.inference.bundle import SavedModel, fill, fingerprint
-from apgcn.inference.trained_model import Fitted
+from apgcn.inference.trained_model import TrainedModel
 from apgcn.io.build_graph import ReadGraph
 
 
 class Source(Protocol):
-    """A graph of which every rank takes its part; `reading.Archive` is another one."""
+    """A graph of which every rank takes its part; `schema.Archive` is another one."""
 
     @property
     def nodes(self) -> int: ...
@@ -58,7 +58,7 @@ class Source(Protocol):
         """What some nodes, in order, are called."""
         ...
 
-    def save(self, folder: Path, fitted: Fitted, *, name: str) -> None:
+    def save(self, folder: Path, fitted: TrainedModel, *, name: str) -> None:
         """Write a model of this graph as `apgcn train --out` does."""
         ...
 
@@ -87,7 +87,7 @@ class InMemory:
         ids = self.graph.ids
         return [ids[node] for node in nodes]
 
-    def save(self, folder: Path, fitted: Fitted, *, name: str) -> None:
+    def save(self, folder: Path, fitted: TrainedModel, *, name: str) -> None:
         """Write a model of this graph as `apgcn train --out` does."""
-        how = (self._read.encoding, self._read.reading) if self._read else (None, None)
+        how = (self._read.encoding, self._read.schema) if self._read else (None, None)
         fill(folder, SavedModel(fitted, replace(self.graph, name=name), *how))

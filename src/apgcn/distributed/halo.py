@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from apgcn.distributed.communication import World
+from apgcn.distributed.communication import Communicator
 from apgcn.distributed.graph_shard import Part
 from apgcn.ops.device_graph import Adjacency
-from apgcn.ops.sparse import Pattern, SparseMatrix
+from apgcn.ops.sparse import CSRStructure, SparseMatrix
 
 
 @dataclass(frozen=True, eq=False)
-class Exchange:
+class HaloExchange:
     """Who of a rank's nodes is heard by whom.
 
     Attributes
@@ -28,18 +28,18 @@ class Exchange:
         How many go to, and come from, each rank.
     """
 
-    world: World
+    world: Communicator
     sent: Tensor
     sizes_sent: list[int]
     sizes_received: list[int]
 
     @classmethod
-    def of(cls, part: Part, owner: np.ndarray, world: World) -> Exchange:
+    def of(cls, part: Part, owner: np.ndarray, world: Communicator) -> HaloExchange:
         """Every rank tells the others whom it hears."""
         received = np.bincount(owner[part.ghosts], minlength=world.size).tolist()
         one_each = [1] * world.size
-        sizes = world.swap(torch.tensor(received, device=world.device), sent=one_each, received=one_each).tolist()
-        wanted = world.swap(torch.as_tensor(part.ghosts, device=world.device), sent=received, received=sizes)
+        sizes = world.all_to_all(torch.tensor(received, device=world.device), sent=one_each, received=one_each).tolist()
+        wanted = world.all_to_all(torch.as_tensor(part.ghosts, device=world.device), sent=received, received=sizes)
         rows = np.searchsorted(part.own, wanted.cpu().numpy())
         return cls(world, torch.as_tensor(rows, device=world.device), sizes, received)
 
@@ -50,7 +50,7 @@ class Exchange:
     def send(self, rows: Tensor) -> Tensor:
         """The same without gradient."""
         said = rows.index_select(1, self.sent).transpose(0, 1)  # rows first
-        heard = self.world.swap(said, sent=self.sizes_sent, received=self.sizes_received)
+        heard = self.world.all_to_all(said, sent=self.sizes_sent, received=self.sizes_received)
         return heard.transpose(0, 1)
 
     def anybody(self, here: bool) -> bool:
@@ -60,14 +60,14 @@ class Exchange:
 
     def send_back(self, gradient: Tensor, rows: int) -> Tensor:
         """What ghosts are told goes home, and is added up there."""
-        heard = self.world.swap(gradient.transpose(0, 1), sent=self.sizes_received, received=self.sizes_sent)
+        heard = self.world.all_to_all(gradient.transpose(0, 1), sent=self.sizes_received, received=self.sizes_sent)
         home = gradient.new_zeros(gradient.shape[0], rows, gradient.shape[2])
         return home.index_add_(1, self.sent, heard.transpose(0, 1).contiguous())
 
 
 class _Ghosts(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, rows: Tensor, exchange: Exchange) -> Tensor:
+    def forward(ctx, rows: Tensor, exchange: HaloExchange) -> Tensor:
         ctx.exchange, ctx.rows = exchange, rows.shape[1]
         return exchange.send(rows)
 
@@ -80,7 +80,7 @@ class _Ghosts(torch.autograd.Function):
 class PartMatrix(SparseMatrix):
     """A sparse matrix of own rows, to be multiplied with own rows of a tensor."""
 
-    exchange: Exchange | None = None
+    exchange: HaloExchange | None = None
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """Times (runs, own rows, channels): (runs, own rows, channels)."""
@@ -91,11 +91,11 @@ class PartMatrix(SparseMatrix):
 class PartAdjacency(Adjacency):
     """Who is heard by the nodes of one rank; see `Adjacency`."""
 
-    def __init__(self, part: Part, exchange: Exchange, *, device: torch.device, dtype: torch.dtype = torch.float32):
+    def __init__(self, part: Part, exchange: HaloExchange, *, device: torch.device, dtype: torch.dtype = torch.float32):
         self.exchange = exchange
-        self.pattern = Pattern(part.heard, device=device)
+        self.structure = CSRStructure(part.heard, device=device)
         self.weights = torch.as_tensor(part.heard.data, device=device, dtype=dtype)
-        self.loops = (self.pattern.rows == self.pattern.columns).to(dtype)
+        self.loops = (self.structure.rows == self.structure.columns).to(dtype)
 
     def scaled(self, weights: Sequence[Tensor], scales: Sequence[Tensor]) -> list[SparseMatrix]:
         """Rows and columns times a number of each node, of which those of ghosts are heard from others, all at once."""
@@ -104,7 +104,7 @@ class PartAdjacency(Adjacency):
         matrices: list[SparseMatrix] = []
         for number, (values, scale) in enumerate(zip(weights, scales, strict=True)):
             ghosts = theirs[..., number].view(*scale.shape[:-1], -1)
-            columns = torch.cat([scale, ghosts], dim=-1).index_select(-1, self.pattern.columns)
-            values = values * scale.index_select(-1, self.pattern.rows) * columns
-            matrices.append(PartMatrix(self.pattern, values, exchange=self.exchange))
+            columns = torch.cat([scale, ghosts], dim=-1).index_select(-1, self.structure.columns)
+            values = values * scale.index_select(-1, self.structure.rows) * columns
+            matrices.append(PartMatrix(self.structure, values, exchange=self.exchange))
         return matrices

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from apgcn._utils.atomic import new_folder
 from apgcn.data.graph import Graph
-from apgcn.distributed.communication import World
+from apgcn.distributed.communication import Communicator
 from apgcn.distributed.fit import FittedPart
 from apgcn.distributed.graph_source import Source
 from apgcn.distributed.train import Trained
@@ -26,11 +26,11 @@ PREDICTIONS = "predictions"  # a folder in that of the model
 
 
 @contextmanager
-def folder_of_all(world: World, out: Path) -> Iterator[Path]:
+def folder_of_all(world: Communicator, out: Path) -> Iterator[Path]:
     """A new folder, made by rank 0, which all ranks can write to; whole or not at all."""
     with ExitStack() as stack:
         made = world.together(lambda: stack.enter_context(new_folder(out)) if world.rank == 0 else None)
-        folder = Path(world.all_say(str(made) if made else "")[0])
+        folder = Path(world.all_gather(str(made) if made else "")[0])
 
         def look() -> None:
             if not folder.is_dir():
@@ -40,7 +40,7 @@ def folder_of_all(world: World, out: Path) -> Iterator[Path]:
         yield folder
 
 
-def try_folder(world: World, out: Path) -> None:
+def try_folder(world: Communicator, out: Path) -> None:
     """Whether there can be such a folder, before long work; nothing is left of the trial."""
     with suppress(_Enough), folder_of_all(world, out):
         raise _Enough
@@ -50,7 +50,7 @@ class _Enough(Exception):
     pass
 
 
-def save_predictions(world: World, folder: Path, source: Source, trained: Trained, made: FittedPart) -> None:
+def save_predictions(world: Communicator, folder: Path, source: Source, trained: Trained, made: FittedPart) -> None:
     """Every rank writes a table of its nodes, in the order of the graph."""
     part = trained.pack.part
     (folder / PREDICTIONS).mkdir(exist_ok=True)
@@ -66,7 +66,7 @@ def save_predictions(world: World, folder: Path, source: Source, trained: Traine
     write_predictions(folder / PREDICTIONS / name, alone, made.said, source.class_names)
 
 
-def gathered(world: World, trained: Trained, labels: np.ndarray) -> list[RunResult]:
+def gathered(world: Communicator, trained: Trained, labels: np.ndarray) -> list[RunResult]:
     """The runs as one rank would have them, at rank 0; elsewhere none."""
     pack, said = trained.pack, trained.said
     own = world.to_first(torch.as_tensor(pack.part.own, device=world.device))
@@ -78,7 +78,7 @@ def gathered(world: World, trained: Trained, labels: np.ndarray) -> list[RunResu
     return pack.results_of(logits, steps, remainder, labels)
 
 
-def traffic_of(world: World, trained: Trained) -> list[dict[str, Any]]:
+def traffic_of(world: Communicator, trained: Trained) -> list[dict[str, Any]]:
     """What each rank holds and what it has said in training, as plain JSON values."""
     said = trained.traffic
     own = {
@@ -92,4 +92,4 @@ def traffic_of(world: World, trained: Trained) -> list[dict[str, Any]]:
         "share_of_time": min(1.0, said.seconds / max(1e-9, trained.seconds)),
         "peak_memory": peak_memory(),
     }
-    return world.all_say(own)
+    return world.all_gather(own)

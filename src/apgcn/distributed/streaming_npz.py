@@ -19,8 +19,8 @@ from apgcn.distributed.graph_shard import Part, Rows, heard_by
 from apgcn.distributed.partition import by_metis, in_blocks
 from apgcn.errors import ApgcnError, BrokenFile, InvalidInput, MissingFile
 from apgcn.inference.bundle import GRAPH, describe, fingerprint_of
-from apgcn.inference.trained_model import Fitted
-from apgcn.io.build_graph import Reading
+from apgcn.inference.trained_model import TrainedModel
+from apgcn.io.build_graph import TableSchema
 
 ARRAYS = {"adj_indices", "adj_data", "attr_dense", "attr_indptr", "attr_indices", "attr_data", "node_names"}
 PIECE = 2**22  # entries that are looked at together
@@ -175,10 +175,10 @@ class Archive:
                 first += len(piece)
             return found
 
-    def save(self, folder: Path, fitted: Fitted, *, name: str) -> None:
+    def save(self, folder: Path, fitted: TrainedModel, *, name: str) -> None:
         """Write a model of this graph as `apgcn train --out` does, with a copy of the archive."""
         shutil.copyfile(self.path, folder / GRAPH)
-        describe(folder, fitted, name=name, graph=self.fingerprint(), reading=Reading(directed=self.directed))
+        describe(folder, fitted, name=name, graph=self.fingerprint(), schema=TableSchema(directed=self.directed))
 
     def _check(self, columns: np.ndarray, values: np.ndarray, pointers: np.ndarray, *, width: int) -> None:
         """Whether rows are as `write_npz` writes them: in order, nothing twice, no zero."""

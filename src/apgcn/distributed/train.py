@@ -18,16 +18,16 @@ from apgcn._utils.formatting import counted
 from apgcn._utils.validation import as_plain
 from apgcn.data.splits import SETS
 from apgcn.distributed.checkpoint import Kept, difference, go_on
-from apgcn.distributed.communication import Traffic, World
+from apgcn.distributed.communication import Communicator, Traffic
 from apgcn.distributed.graph_source import Source
 from apgcn.distributed.partition import check_owners, way_of
 from apgcn.distributed.trainer import PartPack
 from apgcn.errors import InvalidInput
-from apgcn.models.base import ModelSettings
-from apgcn.nn.propagation import Propagated
+from apgcn.models.base import ModelConfig
+from apgcn.nn.propagation import PropagationOutput
 from apgcn.ops.devices import one_thread, return_free_memory
-from apgcn.ops.dispatch import loops_on
-from apgcn.training.config import TrainingSettings
+from apgcn.ops.dispatch import kernels_for_device
+from apgcn.training.config import TrainingConfig
 from apgcn.training.runs import Run
 from apgcn.training.trainer import TIDY_EVERY, Progress
 
@@ -46,18 +46,18 @@ class Trained:
     """
 
     pack: PartPack
-    said: Propagated
+    said: PropagationOutput
     epochs: int
     seconds: float
     traffic: Traffic
 
 
 def train_together(
-    world: World,
+    world: Communicator,
     source: Source,
     runs: Sequence[Run],
-    model: ModelSettings,
-    training: TrainingSettings,
+    model: ModelConfig,
+    training: TrainingConfig,
     *,
     partition: str = "auto",
     checkpoint: Path | None = None,
@@ -83,13 +83,13 @@ def train_together(
         If a rank ends before the training does.
     """
     model, training = as_plain(model), as_plain(training)
-    if not model.by_rows:
+    if not model.row_shardable:
         raise InvalidInput(f"--distributed must have a model that listens in steps, but {model.title} needs all rows.")
     check_same(world, source)
-    ways = world.all_say(world.together(lambda: way_of(partition)))
+    ways = world.all_gather(world.together(lambda: way_of(partition)))
     way = "metis" if set(ways) == {"metis"} else "blocks"
     facts = _facts(world, source, runs, model, training, way=way)
-    for rank, theirs in enumerate(world.all_say(facts)):
+    for rank, theirs in enumerate(world.all_gather(facts)):
         if theirs != facts:
             raise InvalidInput(f"all ranks must train the same, but of rank {rank} {difference(facts, theirs)}.")
     owner = world.array_from_first(
@@ -120,9 +120,9 @@ def train_together(
     return Trained(pack, said, pack.epochs - begun, seconds, traffic)
 
 
-def check_same(world: World, source: Source) -> None:
+def check_same(world: Communicator, source: Source) -> None:
     """Whether all ranks see the same graph, in words if not."""
-    digests = world.all_say([source.digest, source.nodes])
+    digests = world.all_gather([source.digest, source.nodes])
     for rank, (digest, nodes) in enumerate(digests):
         if digest != digests[0][0]:
             raise InvalidInput(
@@ -132,7 +132,7 @@ def check_same(world: World, source: Source) -> None:
 
 
 def _facts(
-    world: World, source: Source, runs: Sequence[Run], model: ModelSettings, training: TrainingSettings, *, way: str
+    world: Communicator, source: Source, runs: Sequence[Run], model: ModelConfig, training: TrainingConfig, *, way: str
 ) -> dict[str, Any]:
     """Which training it is, as plain JSON values, and how it is divided."""
     split = runs[0].split
@@ -142,17 +142,19 @@ def _facts(
         "graph": source.digest,
         "model": [model.name, vars(model)],
         "training": vars(training),
-        "seed": [str(run.noise_seed) for run in runs],
+        "seed": [str(run.rng_seed) for run in runs],
         "split": hashlib.sha256(sets).hexdigest(),
         "partition": way,
         "number of ranks": world.size,
-        "presence of numba": loops_on(world.device) is not None,
+        "presence of numba": kernels_for_device(world.device) is not None,
     }
     return json.loads(json.dumps(facts))
 
 
-def _notes(world: World, pack: PartPack, partition: str, way: str) -> list[str]:
-    counts = world.all_say([len(pack.part.own), len(pack.part.ghosts), len(pack.part.local(pack.runs[0].split.train))])
+def _notes(world: Communicator, pack: PartPack, partition: str, way: str) -> list[str]:
+    counts = world.all_gather(
+        [len(pack.part.own), len(pack.part.ghosts), len(pack.part.local(pack.runs[0].split.train))]
+    )
     notes = [
         f"rank {rank}: {rows:,} rows, and {ghosts:,} of others that they hear"
         + ("" if trains else "; none of them trains, it serves the others")

@@ -1,4 +1,4 @@
-"""How does a pack train when each rank has some rows? As `Pack` does, with sums over all ranks.
+"""How does a pack train when each rank has some rows? As `BatchedTrainer` does, with sums over all ranks.
 
 Every rank has all weights and takes the same step with them, so that what all of them know (losses, patience, the best
 weights) is known to each. Dropout is drawn by every rank from a tape of its own.
@@ -13,17 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from apgcn.distributed.communication import World
+from apgcn.distributed.communication import Communicator
 from apgcn.distributed.graph_shard import Part
-from apgcn.distributed.halo import Exchange, PartAdjacency
-from apgcn.models.base import ModelSettings
-from apgcn.nn.propagation import Propagated
-from apgcn.ops.device_graph import GraphTensors, features_of
-from apgcn.ops.rng import Noise, seed_of
-from apgcn.training.config import TrainingSettings
+from apgcn.distributed.halo import HaloExchange, PartAdjacency
+from apgcn.models.base import ModelConfig
+from apgcn.nn.propagation import PropagationOutput
+from apgcn.ops.device_graph import DeviceGraph, features_to_device
+from apgcn.ops.rng import RandomStream, derive_seed
+from apgcn.training.config import TrainingConfig
 from apgcn.training.loss import Nodes, regularisation
 from apgcn.training.runs import Evaluation, Run
-from apgcn.training.trainer import Pack
+from apgcn.training.trainer import BatchedTrainer
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class PartNodes(Nodes):
         return (self._at(logits).argmax(-1) == self.labels).double().sum(1)
 
 
-class PartPack(Pack):
+class PartPack(BatchedTrainer):
     """The rows of one rank of runs in training.
 
     Parameters
@@ -65,22 +65,22 @@ class PartPack(Pack):
 
     def __init__(
         self,
-        world: World,
+        world: Communicator,
         part: Part,
         owner: np.ndarray,
         classes: int,
         runs: Sequence[Run],
-        model: ModelSettings,
-        training: TrainingSettings,
+        model: ModelConfig,
+        training: TrainingConfig,
     ):
         self.world, self.part, self.all_nodes = world, part, len(owner)
-        adjacency = PartAdjacency(part, Exchange.of(part, owner, world), device=world.device)
+        adjacency = PartAdjacency(part, HaloExchange.of(part, owner, world), device=world.device)
         labels = torch.as_tensor(part.labels.copy(), device=world.device)
-        graph = GraphTensors(features_of(part.features, device=world.device), adjacency, labels, classes)
+        graph = DeviceGraph(features_to_device(part.features, device=world.device), adjacency, labels, classes)
         super().__init__(graph, runs, model, training)
         if world.size > 1:
-            seeds = [seed_of(run.noise_seed, world.rank, world.size) for run in runs]
-            self.noise = Noise(seeds, device=world.device)
+            z0 = [derive_seed(run.rng_seed, world.rank, world.size) for run in runs]
+            self.rng = RandomStream(z0, device=world.device)
 
     def _sets(self) -> tuple[Nodes, Nodes]:
         split, labels = self.runs[0].split, self.graph.labels
@@ -90,10 +90,10 @@ class PartPack(Pack):
         here = torch.as_tensor(self.part.local(nodes), device=labels.device).expand(len(self.runs), -1)
         return PartNodes(here, labels[here], len(nodes))
 
-    def loss(self, outcome: Propagated) -> Tensor:
+    def loss(self, outcome: PropagationOutput) -> Tensor:
         """What is here of the objective, one value per run; the ranks' sum is the objective."""
         entropy = self.train.cross_entropy(outcome.output)
-        weights = regularisation(self.model, l2=self.settings.l2) / self.world.size
+        weights = regularisation(self.model, l2=self.config.l2) / self.world.size
         share = self.train.share  # type: ignore[attr-defined]
         cost = share * self.model.penalties(outcome, self.train.index) if share else _nothing(outcome.cost[..., None])
         return entropy + weights + cost
@@ -117,9 +117,9 @@ class PartPack(Pack):
                 steps_mean=found.steps_mean / self.all_nodes,
             )
 
-    def watched(self, found: Evaluation) -> Tensor:
+    def monitored_loss(self, found: Evaluation) -> Tensor:
         """As rank 0 computes it: all must come to the same conclusion, to the last bit."""
-        here = super().watched(found)
+        here = super().monitored_loss(found)
         return self.world.from_first(here, shape=tuple(here.shape), dtype=here.dtype).to(here.device)
 
     @property

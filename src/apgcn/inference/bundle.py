@@ -24,11 +24,11 @@ from apgcn.data.graph import Graph
 from apgcn.data.npz import read_npz, write_npz
 from apgcn.data.splits import Split
 from apgcn.errors import ApgcnError, BrokenFile, InvalidInput, MissingFile
-from apgcn.inference.trained_model import Fitted
-from apgcn.io.build_graph import Reading
-from apgcn.io.feature_encoding import Encoding
-from apgcn.models.registry import settings_of
-from apgcn.training.config import TrainingSettings
+from apgcn.inference.trained_model import TrainedModel
+from apgcn.io.build_graph import TableSchema
+from apgcn.io.feature_encoding import FeatureEncoding
+from apgcn.models.registry import config_class
+from apgcn.training.config import TrainingConfig
 
 FORMAT = 1
 PAGE, WEIGHTS, GRAPH = "model.json", "weights.safetensors", "graph.npz"
@@ -38,13 +38,13 @@ PAGE, WEIGHTS, GRAPH = "model.json", "weights.safetensors", "graph.npz"
 class SavedModel:
     """A trained model, the graph it was trained on, and how its features are made of a table.
 
-    `encoding` and `reading` are None where features came as an array.
+    `encoding` and `schema` are None where features came as an array.
     """
 
-    fitted: Fitted
+    fitted: TrainedModel
     graph: Graph
-    encoding: Encoding | None = None
-    reading: Reading | None = None
+    encoding: FeatureEncoding | None = None
+    schema: TableSchema | None = None
 
 
 def save_model(folder: Path, saved: SavedModel) -> None:
@@ -62,18 +62,18 @@ def fill(folder: Path, saved: SavedModel) -> None:
         name=saved.graph.name,
         graph=fingerprint(saved.graph),
         encoding=saved.encoding,
-        reading=saved.reading,
+        schema=saved.schema,
     )
 
 
 def describe(
     folder: Path,
-    fitted: Fitted,
+    fitted: TrainedModel,
     *,
     name: str,
     graph: str,
-    encoding: Encoding | None = None,
-    reading: Reading | None = None,
+    encoding: FeatureEncoding | None = None,
+    schema: TableSchema | None = None,
 ) -> None:
     """Write the weights and what they mean into a folder that has the graph, of that name and fingerprint."""
     from safetensors.torch import save as as_bytes
@@ -89,7 +89,7 @@ def describe(
         "features": fitted.features,
         "temperature": fitted.temperature,
         "encoding": encoding.as_json() if encoding else None,
-        "reading": asdict(reading) if reading else None,
+        "reading": asdict(schema) if schema else None,
         "graph": {"name": name, "fingerprint": graph},
         "split": {"seed": fitted.split.seed} | {part: getattr(fitted.split, part).tolist() for part in SETS},
         "notes": fitted.notes,
@@ -185,9 +185,9 @@ def _loaded(folder: Path, content: Mapping[str, Any]) -> SavedModel:
     if fingerprint(graph) != content["graph"]["fingerprint"]:
         raise BrokenFile(f"{folder / GRAPH} is not the graph that the model was trained on.")
     sets = {name: np.array(content["split"][name], dtype=np.int64) for name in SETS}
-    fitted = Fitted(
-        model=_settings(settings_of(content["model"]), content["settings"]),
-        training=_settings(TrainingSettings, content["training"]),
+    fitted = TrainedModel(
+        model=_settings(config_class(content["model"]), content["settings"]),
+        training=_settings(TrainingConfig, content["training"]),
         weights=weights,
         class_names=tuple(content["classes"]),
         features=graph.num_features,
@@ -196,16 +196,16 @@ def _loaded(folder: Path, content: Mapping[str, Any]) -> SavedModel:
         notes={**content["notes"], "epochs": [int(epochs) for epochs in content["notes"]["epochs"]]},
     )
     _check(fitted, graph)
-    encoding, reading = content["encoding"], content["reading"]
+    encoding, schema = content["encoding"], content["reading"]
     return SavedModel(
         fitted=fitted,
         graph=graph,
-        encoding=Encoding.from_json(encoding) if encoding else None,
-        reading=Reading(**reading) if reading else None,
+        encoding=FeatureEncoding.from_json(encoding) if encoding else None,
+        schema=TableSchema(**schema) if schema else None,
     )
 
 
-def _check(fitted: Fitted, graph: Graph) -> None:
+def _check(fitted: TrainedModel, graph: Graph) -> None:
     """Whether the parts of a folder are about the same model and graph."""
     if not 0 < fitted.temperature < float("inf"):
         raise InvalidInput(f"temperature must be a number above 0, got {fitted.temperature}.")

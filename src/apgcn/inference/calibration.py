@@ -17,7 +17,7 @@ class Bin(NamedTuple):
     """Nodes of which the model was about equally certain."""
 
     nodes: int
-    certainty: float
+    confidence: float
     accuracy: float
 
 
@@ -50,10 +50,10 @@ def reliability(probabilities: np.ndarray, labels: np.ndarray, *, bins: int = BI
     probabilities : array of shape (nodes, classes)
     labels : array of shape (nodes,)
     """
-    certainty, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
-    place = np.minimum((certainty * bins).astype(int), bins - 1)
+    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
+    place = np.minimum((confidence * bins).astype(int), bins - 1)
     return [
-        Bin(int((place == one).sum()), float(certainty[place == one].mean()), float(right[place == one].mean()))
+        Bin(int((place == one).sum()), float(confidence[place == one].mean()), float(right[place == one].mean()))
         for one in np.unique(place)
     ]
 
@@ -70,4 +70,4 @@ def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray, *,
     if not len(labels):
         return float("nan")
     parts = reliability(probabilities, labels, bins=bins)
-    return float(sum(part.nodes * abs(part.certainty - part.accuracy) for part in parts) / len(labels))
+    return float(sum(part.nodes * abs(part.confidence - part.accuracy) for part in parts) / len(labels))

@@ -9,10 +9,10 @@ import numpy as np
 from apgcn.data.graph import Graph
 from apgcn.data.splits import Split
 from apgcn.inference.calibration import expected_calibration_error, reliability
-from apgcn.inference.predictions import Predicted
+from apgcn.inference.predictions import Predictions
 
 
-def judged(said: Predicted, graph: Graph, split: Split) -> dict[str, Any]:
+def judged(said: Predictions, graph: Graph, split: Split) -> dict[str, Any]:
     """For the stopping set, which has a say in the training, and the test set, which has none: as plain JSON values."""
     sets = {name: getattr(split, name) for name in ("stopping", "test")}
     return {name: judged_on(said.probabilities[nodes], graph.labels[nodes]) for name, nodes in sets.items()}

@@ -13,10 +13,10 @@ from apgcn.data.splits import Split
 from apgcn.errors import InvalidInput
 from apgcn.inference.calibration import temperature_for
 from apgcn.inference.evaluation import judged
-from apgcn.inference.trained_model import Fitted
-from apgcn.models.base import ModelSettings
+from apgcn.inference.trained_model import TrainedModel
+from apgcn.models.base import ModelConfig
 from apgcn.training.batching import train
-from apgcn.training.config import TrainingSettings
+from apgcn.training.config import TrainingConfig
 from apgcn.training.runs import Run
 
 NAME = "graph"  # for random numbers: what somebody calls the graph must not change what it learns
@@ -25,22 +25,22 @@ NAME = "graph"  # for random numbers: what somebody calls the graph must not cha
 def fit(
     graph: Graph,
     split: Split,
-    model: ModelSettings,
-    training: TrainingSettings,
+    model: ModelConfig,
+    training: TrainingConfig,
     *,
     initialisations: int = 1,
     seed: int = 0,
     device: torch.device | str = "cpu",
     progress: Any = None,
-) -> Fitted:
+) -> TrainedModel:
     """Train initialisations of a model as one pack; the stopping nodes also say how certain it may be."""
     graph = replace(graph, name=NAME)
-    runs = [Run(split, initialisation=seed + number, dataset=graph.name) for number in range(initialisations)]
+    runs = [Run(split, init=seed + number, dataset=graph.name) for number in range(initialisations)]
     results = train(graph, runs, model, training, device=device, progress=progress)
     finite = [result for result in results if result.best_epoch > 0]
     if not finite:
         raise InvalidInput("the loss was never finite; make learning_rate or l2 smaller, or scale the features.")
-    fitted = Fitted(
+    fitted = TrainedModel(
         model=model,
         training=training,
         weights={name: torch.cat([result.weights[name] for result in finite]) for name in finite[0].weights},

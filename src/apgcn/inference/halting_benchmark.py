@@ -13,9 +13,9 @@ from apgcn._utils.validation import check_number
 from apgcn.errors import InvalidInput
 from apgcn.inference.bundle import SavedModel
 from apgcn.inference.fit import fit
-from apgcn.inference.lazy_predictor import Asker
-from apgcn.inference.lazy_propagation import Heard, Listeners, Work, ask
-from apgcn.models.apgcn import APGCNSettings
+from apgcn.inference.lazy_predictor import LazyPredictor
+from apgcn.inference.lazy_propagation import LazyGraph, LazyModel, PropagationCost, ask
+from apgcn.models.apgcn import APGCNConfig
 from apgcn.ops.devices import one_thread
 from apgcn.ops.kernels.adaptive_propagation import Halting
 
@@ -23,8 +23,8 @@ from apgcn.ops.kernels.adaptive_propagation import Halting
 class Compared(NamedTuple):
     """What listening costs, and what it costs when every node takes all steps; seconds on one thread of a processor."""
 
-    work: Work
-    fixed: Work
+    work: PropagationCost
+    fixed: PropagationCost
     seconds: float
     fixed_seconds: float
 
@@ -35,18 +35,18 @@ class Compared(NamedTuple):
         return f"{self.work.beside(self.fixed)}; {took}{small}"
 
 
-def compare(asker: Asker, *, rounds: int = 3) -> Compared:
+def compare(asker: LazyPredictor, *, rounds: int = 3) -> Compared:
     """Let all nodes listen as they want, and all steps, in turns, and look at the clock; the least time counts.
 
     Seeds are computed before, and both have been done once before the first look. All steps are taken by the fastest
     loop there is for a question: that of nodes which freeze, and which never halt.
     """
     every = np.arange(asker.heard.nodes)
-    seconds, work = [0.0, 0.0], Work(0, 0, 0, 0)
+    seconds, work = [0.0, 0.0], PropagationCost(0, 0, 0, 0)
     with one_thread(), np.errstate(over="ignore", invalid="ignore"):
         for number in range(asker.initialisations):
             own = asker.listeners(number)
-            own = own._replace(seeds=_always(asker.seeds(every, number)))
+            own = own._replace(z0=_always(asker.z0(every, number)))
             never = own._replace(halting=Halting(own.halting.steps, epsilon=-np.inf, freeze=True))
             work = work + ask(asker.heard, own, every).work
             ask(asker.heard, never, every)
@@ -55,14 +55,14 @@ def compare(asker: Asker, *, rounds: int = 3) -> Compared:
     return Compared(work, asker.fixed, *seconds)
 
 
-def _seconds(heard: Heard, listeners: Listeners, nodes: np.ndarray) -> float:
+def _seconds(heard: LazyGraph, listeners: LazyModel, nodes: np.ndarray) -> float:
     started = time.perf_counter()
     ask(heard, listeners, nodes)
     return time.perf_counter() - started
 
 
-def _always(seeds: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda rows: seeds
+def _always(z0: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda rows: z0
 
 
 class Point(NamedTuple):
@@ -84,7 +84,7 @@ def curve(saved: SavedModel, penalties: Sequence[float], *, tell: Callable[[Poin
     `tell` is told each point when it is found.
     """
     fitted, points = saved.fitted, []
-    if not isinstance(fitted.model, APGCNSettings):
+    if not isinstance(fitted.model, APGCNConfig):
         raise InvalidInput(f"only nodes that halt have a price of a step, but the model is {fitted.model.title}.")
     for penalty in penalties:
         check_number("penalty", penalty)

@@ -13,22 +13,22 @@ from scipy import sparse
 
 from apgcn._utils.validation import as_nodes
 from apgcn.data.graph import Graph
-from apgcn.inference.lazy_propagation import LANES, MOST_STEPS, Answers, Heard, Listeners, Work, ask
-from apgcn.inference.predictions import Predicted
-from apgcn.models.apgcn import APGCNSettings
-from apgcn.models.base import ModelSettings
+from apgcn.inference.lazy_propagation import LANES, MAX_STEPS, LazyGraph, LazyModel, LazyOutput, PropagationCost, ask
+from apgcn.inference.predictions import Predictions
+from apgcn.models.apgcn import APGCNConfig
+from apgcn.models.base import ModelConfig
 from apgcn.ops.devices import one_thread
-from apgcn.ops.dispatch import loops_on
+from apgcn.ops.dispatch import kernels_for_device
 from apgcn.ops.kernels.adaptive_propagation import Halting
 
 
-def can_be_asked(model: ModelSettings) -> bool:
+def supports_lazy(model: ModelConfig) -> bool:
     """Whether the nodes of a model halt, in not too many steps that are written out, and numba is there."""
-    halts = isinstance(model, APGCNSettings) and model.in_loops and model.max_steps <= MOST_STEPS
-    return halts and loops_on(torch.device("cpu")) is not None
+    halts = isinstance(model, APGCNConfig) and model.has_fused_kernel and model.max_steps <= MAX_STEPS
+    return halts and kernels_for_device(torch.device("cpu")) is not None
 
 
-class Asker:
+class LazyPredictor:
     """A model and a graph, ready to be asked about any of its nodes, by several threads if need be.
 
     Parameters
@@ -45,12 +45,12 @@ class Asker:
     initialisations : int
     """
 
-    def __init__(self, model: APGCNSettings, weights: dict[str, np.ndarray], temperature: float, graph: Graph):
+    def __init__(self, model: APGCNConfig, weights: dict[str, np.ndarray], temperature: float, graph: Graph):
         self._model, self._weights, self._temperature, self._graph = model, weights, temperature, graph
-        self.heard = Heard.of(graph.adjacency)
+        self.heard = LazyGraph.of(graph.adjacency)
         self.initialisations = len(next(iter(weights.values())))
 
-    def ask(self, nodes: np.ndarray | None = None) -> Predicted:
+    def ask(self, nodes: np.ndarray | None = None) -> Predictions:
         """What the model says about these nodes, or about all."""
         count = self._graph.num_nodes
         asked = np.arange(count) if nodes is None else as_nodes(nodes, count=count)
@@ -59,19 +59,19 @@ class Asker:
         return self._mean(answers)
 
     @property
-    def fixed(self) -> Work:
+    def fixed(self) -> PropagationCost:
         """What it costs when every node takes all steps, in all initialisations."""
         channels = self._weights["predict.second.weight"].shape[-1]
         heard, steps = self.heard, self._model.max_steps
-        one = Work.fixed(nodes=heard.nodes, edges=heard.edges, steps=steps, channels=channels)
-        return Work(*(self.initialisations * cost for cost in one))
+        one = PropagationCost.fixed(nodes=heard.nodes, edges=heard.edges, steps=steps, channels=channels)
+        return PropagationCost(*(self.initialisations * cost for cost in one))
 
-    def listeners(self, number: int) -> Listeners:
+    def listeners(self, number: int) -> LazyModel:
         """How the nodes listen in one initialisation."""
         model = self._model
         decay, home = model.mixing
-        return Listeners(
-            seeds=lambda rows: self.seeds(rows, number),
+        return LazyModel(
+            z0=lambda rows: self.z0(rows, number),
             unit=self._weights["propagation.halting_unit.weight"][number, :, 0],
             bias=float(self._weights["propagation.halting_unit.bias"][number, 0, 0]),
             halting=Halting(model.max_steps, model.epsilon, model.freeze_halted),
@@ -79,7 +79,7 @@ class Asker:
             home=home,
         )
 
-    def seeds(self, rows: np.ndarray, number: int) -> np.ndarray:
+    def z0(self, rows: np.ndarray, number: int) -> np.ndarray:
         """z^0 of some nodes in one initialisation: ReLU(X W_1 + b_1) W_2 + b_2."""
         first, second = ((self._part(f"predict.{name}", number)) for name in ("first", "second"))
         x = self._graph.features
@@ -91,11 +91,11 @@ class Asker:
     def _part(self, name: str, number: int) -> tuple[np.ndarray, np.ndarray]:
         return self._weights[f"{name}.weight"][number], self._weights[f"{name}.bias"][number, 0]
 
-    def _mean(self, answers: list[Answers]) -> Predicted:
+    def _mean(self, answers: list[LazyOutput]) -> Predictions:
         work = answers[0].work
         for answer in answers[1:]:
             work = work + answer.work
-        return Predicted.of(
+        return Predictions.of(
             np.stack([_softmax(answer.output / self._temperature) for answer in answers]),
             np.stack([answer.steps for answer in answers]),
             np.stack([answer.remainder for answer in answers]),

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from apgcn.ops.device_graph import heard_matrix
+from apgcn.ops.device_graph import adjacency_with_self_loops
 from apgcn.ops.kernels.adaptive_propagation import Halting
 
 
-class Work(NamedTuple):
+class PropagationCost(NamedTuple):
     """What an answer cost.
 
     Attributes
@@ -33,18 +33,18 @@ class Work(NamedTuple):
     node_steps: int
     messages: int
     multiply_adds: int
-    seeds: int
+    z0: int
 
     @classmethod
-    def of(cls, node_steps: int, messages: int, *, channels: int, seeds: int) -> Work:
-        return cls(node_steps, messages, channels * (messages + 2 * node_steps), seeds)
+    def of(cls, node_steps: int, messages: int, *, channels: int, z0: int) -> PropagationCost:
+        return cls(node_steps, messages, channels * (messages + 2 * node_steps), z0)
 
     @classmethod
-    def fixed(cls, *, nodes: int, edges: int, steps: int, channels: int) -> Work:
+    def fixed(cls, *, nodes: int, edges: int, steps: int, channels: int) -> PropagationCost:
         """When every node takes all steps; `edges` counts each direction."""
-        return cls.of(steps * nodes, steps * edges, channels=channels, seeds=nodes)
+        return cls.of(steps * nodes, steps * edges, channels=channels, z0=nodes)
 
-    def beside(self, fixed: Work) -> str:
+    def beside(self, fixed: PropagationCost) -> str:
         """What it cost beside what all steps of all nodes cost, in words."""
         parts = (
             f"{cost:,} of {whole:,} {what} ({_percent(cost, whole)})"
@@ -56,8 +56,8 @@ class Work(NamedTuple):
         )
         return "computed " + ", ".join(parts)
 
-    def __add__(self, other: Work) -> Work:  # type: ignore[override]
-        return Work(*(one + more for one, more in zip(self, other, strict=True)))
+    def __add__(self, other: PropagationCost) -> PropagationCost:  # type: ignore[override]
+        return PropagationCost(*(one + more for one, more in zip(self, other, strict=True)))
 
 
 def _percent(part: int, whole: int) -> str:
@@ -66,13 +66,13 @@ def _percent(part: int, whole: int) -> str:
 
 
 LANES = 8  # floats that a processor handles at once: channels are filled up with zeros
-MOST_STEPS = 255  # that a question may go down: each is a call within a call
+MAX_STEPS = 255  # that a question may go down: each is a call within a call
 NODE, SEED = 4, 64  # messages cost about as much as a step of a node that hears nobody, and as z^0
 GENEROUS = 1.5  # messages cost about as much as to look whether one is needed (eight channels, a million nodes)
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
+class LazyGraph:
     """Who hears whom, ready to be asked: A = S W S, with W the weights of the edges and 1 for a node's own voice.
 
     Attributes
@@ -92,9 +92,9 @@ class Heard:
     _rooms: list[np.ndarray] = field(default_factory=list, repr=False)
 
     @classmethod
-    def of(cls, adjacency: sparse.csr_matrix) -> Heard:
+    def of(cls, adjacency: sparse.csr_matrix) -> LazyGraph:
         """From an adjacency whose entry (i, j) is the edge from i to j."""
-        heard = heard_matrix(adjacency)
+        heard = adjacency_with_self_loops(adjacency)
         weights = heard.data.astype(np.float32)
         size = "u4" if heard.nnz < 2**31 else "u8"
         scale = (1 / np.sqrt(np.add.reduceat(weights, heard.indptr[:-1]))).astype(np.float32)
@@ -128,13 +128,13 @@ class Heard:
         return np.diff(self.pointers.astype(np.int64)) - 1
 
 
-class Listeners(NamedTuple):
+class LazyModel(NamedTuple):
     """How the nodes of one network listen: z^k = decay A z^(k-1) + home z^0, h = sigmoid(z Q + q).
 
-    `seeds(rows)` gives z^0 of some nodes, (rows, channels).
+    `z0(rows)` gives z^0 of some nodes, (rows, channels).
     """
 
-    seeds: Callable[[np.ndarray], np.ndarray]
+    z0: Callable[[np.ndarray], np.ndarray]
     unit: np.ndarray
     bias: float
     halting: Halting
@@ -142,17 +142,17 @@ class Listeners(NamedTuple):
     home: float = 0.0
 
 
-class Answers(NamedTuple):
+class LazyOutput(NamedTuple):
     """For every node that asked: output (asked, channels), steps and remainder (asked,), and what all of it cost."""
 
     output: np.ndarray
     steps: np.ndarray
     remainder: np.ndarray
-    work: Work
+    work: PropagationCost
 
 
-def ask(heard: Heard, listeners: Listeners, nodes: np.ndarray, *, generous: float = GENEROUS) -> Answers:
-    """Let some nodes, each named once, listen until they halt; at most `MOST_STEPS` steps.
+def ask(heard: LazyGraph, listeners: LazyModel, nodes: np.ndarray, *, generous: float = GENEROUS) -> LazyOutput:
+    """Let some nodes, each named once, listen until they halt; at most `MAX_STEPS` steps.
 
     Where what others lack of a step costs less than `generous` times the messages of those who need some of it, all of
     it is computed, and nobody looks who needs what; with 0 nothing is computed that nobody needs.
@@ -164,7 +164,7 @@ def ask(heard: Heard, listeners: Listeners, nodes: np.ndarray, *, generous: floa
 class _Asking:
     """States z_j^k, scaled as j says them, and how far each node is."""
 
-    def __init__(self, heard: Heard, listeners: Listeners, generous: float):
+    def __init__(self, heard: LazyGraph, listeners: LazyModel, generous: float):
         from apgcn.ops.kernels.cpu import lazy
 
         self._loops = lazy
@@ -186,7 +186,7 @@ class _Asking:
         unit[: self._channels] = listeners.unit
         self._unit = unit
 
-    def answers(self, asked: np.ndarray) -> Answers:
+    def answers(self, asked: np.ndarray) -> LazyOutput:
         """Let these listen until they halt."""
         if self._listeners.halting.freeze and len(asked) == self._heard.nodes:
             self._together()
@@ -195,8 +195,10 @@ class _Asking:
         output = np.empty((len(asked), self._channels), np.float32)
         self._loops.finish(asked, self._sums, self._heard.scale, self._taken, output)
         self._heard.give_back([self._sums])
-        work = Work.of(self._node_steps, int(self._messages[0]), channels=self._channels, seeds=int(self._at[0]))
-        return Answers(output, self._taken[asked].astype(np.int64), self._remainder[asked], work)
+        work = PropagationCost.of(
+            self._node_steps, int(self._messages[0]), channels=self._channels, z0=int(self._at[0])
+        )
+        return LazyOutput(output, self._taken[asked].astype(np.int64), self._remainder[asked], work)
 
     def _together(self) -> None:
         """All nodes, frozen: whoever listens hears what everybody says now, and memory for one step is enough."""
@@ -256,8 +258,8 @@ class _Asking:
         """Seeds, as they are said."""
         if len(rows) == self._heard.nodes:  # in their order, which is faster
             rows = np.arange(len(rows))
-        seeds = np.asarray(self._listeners.seeds(rows), np.float32)
-        self._loops.begin(rows, seeds, self._heard.scale, into, self._sums)
+        z0 = np.asarray(self._listeners.z0(rows), np.float32)
+        self._loops.begin(rows, z0, self._heard.scale, into, self._sums)
         self._reached[rows] = 0
         self._arrive(rows, 0)
 

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from apgcn._utils.atomic import write_whole
 from apgcn.errors import InvalidInput, MissingPackage
-from apgcn.inference.trained_model import Fitted
-from apgcn.io.feature_encoding import Encoding
-from apgcn.models.apgcn import APGCNSettings
+from apgcn.inference.trained_model import TrainedModel
+from apgcn.io.feature_encoding import FeatureEncoding
+from apgcn.models.apgcn import APGCNConfig
 from apgcn.nn import APGCN
 
 INPUTS, OUTPUTS = ("x", "edge_index", "edge_weight"), ("probabilities", "steps")
@@ -34,9 +34,9 @@ class Answering(nn.Module):
     output : probabilities (nodes, classes) and steps (nodes,)
     """
 
-    def __init__(self, fitted: Fitted):
+    def __init__(self, fitted: TrainedModel):
         super().__init__()
-        if type(fitted.model) is not APGCNSettings:
+        if type(fitted.model) is not APGCNConfig:
             raise InvalidInput(f"a model must be AP-GCN to be exported, but it is {fitted.model.title}.")
         self.temperature = fitted.temperature
         self.initialisations = nn.ModuleList(_module(fitted, number) for number in range(fitted.initialisations))
@@ -51,7 +51,7 @@ class Answering(nn.Module):
         return torch.stack(probabilities).mean(0), torch.stack(taken).mean(0)
 
 
-def write_onnx(path: Path, fitted: Fitted, *, encoding: Encoding | None = None) -> None:
+def write_onnx(path: Path, fitted: TrainedModel, *, encoding: FeatureEncoding | None = None) -> None:
     """Write the model, whole or not at all.
 
     In its metadata are the names of the classes and, with an encoding, those of the features and how they are made of
@@ -108,14 +108,14 @@ def _bytes(made: Any) -> bytes:
     return content.getvalue()
 
 
-def _module(fitted: Fitted, number: int) -> APGCN:
+def _module(fitted: TrainedModel, number: int) -> APGCN:
     """One initialisation; our layers keep weights as (runs, in, out), PyTorch's as (out, in)."""
     model = fitted.model
-    assert isinstance(model, APGCNSettings)
+    assert isinstance(model, APGCNConfig)
     own = {name: weight[number] for name, weight in fitted.weights.items()}
     module = APGCN(
         fitted.features,
-        model.hidden,
+        model.hidden_channels,
         len(fitted.class_names),
         max_steps=model.max_steps,
         epsilon=model.epsilon,

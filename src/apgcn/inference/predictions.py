@@ -10,7 +10,7 @@ import numpy as np
 
 from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput
-from apgcn.inference.lazy_propagation import Work
+from apgcn.inference.lazy_propagation import PropagationCost
 from apgcn.io.csv import write_csv
 from apgcn.io.parquet import write_parquet
 from apgcn.io.registry import PARQUET
@@ -18,7 +18,7 @@ from apgcn.io.tables import Table
 
 
 @dataclass(frozen=True, eq=False)
-class Predicted:
+class Predictions:
     """What is said of every node that was asked for.
 
     Attributes
@@ -33,8 +33,8 @@ class Predicted:
     probabilities: np.ndarray
     steps: np.ndarray
     remainder: np.ndarray
-    work: Work | None = None
-    fixed: Work | None = None
+    work: PropagationCost | None = None
+    fixed: PropagationCost | None = None
 
     @classmethod
     def of(
@@ -43,9 +43,9 @@ class Predicted:
         steps: np.ndarray,
         remainder: np.ndarray,
         *,
-        work: Work | None = None,
-        fixed: Work | None = None,
-    ) -> Predicted:
+        work: PropagationCost | None = None,
+        fixed: PropagationCost | None = None,
+    ) -> Predictions:
         """The mean over the first axis, that of the initialisations."""
         if not np.isfinite(probabilities).all():
             raise InvalidInput(
@@ -53,7 +53,7 @@ class Predicted:
             )
         return cls(probabilities.mean(axis=0), steps.mean(axis=0), remainder.mean(axis=0), work, fixed)
 
-    def at(self, nodes: np.ndarray) -> Predicted:
+    def at(self, nodes: np.ndarray) -> Predictions:
         """The same of some nodes."""
         return replace(
             self, probabilities=self.probabilities[nodes], steps=self.steps[nodes], remainder=self.remainder[nodes]
@@ -64,7 +64,7 @@ class Predicted:
         return self.probabilities.argmax(axis=1)
 
     @property
-    def certainty(self) -> np.ndarray:
+    def confidence(self) -> np.ndarray:
         """The probability of the class that is said."""
         return self.probabilities.max(axis=1)
 
@@ -72,7 +72,7 @@ class Predicted:
 def write_predictions(
     path: Path,
     graph: Graph,
-    said: Predicted,
+    said: Predictions,
     class_names: Sequence[str],
     *,
     nodes: np.ndarray | None = None,
@@ -87,7 +87,7 @@ def write_predictions(
     columns: dict[str, Sequence[str] | np.ndarray] = {
         "id": [ids[node] for node in asked],
         "prediction": [class_names[one] for one in said.classes],
-        "probability": said.certainty.astype(np.float64).round(6),
+        "probability": said.confidence.astype(np.float64).round(6),
         "steps": said.steps.round(6),
         "label": [graph.class_names[label] if label >= 0 else "" for label in graph.labels[asked]],
     }

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from apgcn._utils.validation import check_share
+from apgcn._utils.validation import check_fraction
 from apgcn.data.splits import Split
 from apgcn.errors import InvalidInput
 from apgcn.io.tables import listed
@@ -26,7 +26,7 @@ class Labelled(Protocol):
     def class_names(self) -> tuple[str, ...]: ...
 
 
-def hold_out(labels: np.ndarray, *, stopping: float = 0.2, test: float = 0.0, seed: int = 0) -> Split:
+def stratified_split(labels: np.ndarray, *, stopping: float = 0.2, test: float = 0.0, seed: int = 0) -> Split:
     """A stratified split of the labelled nodes.
 
     Of every class the shares `test` and `stopping` are set aside, rounded, and the rest trains. A class of few nodes
@@ -39,13 +39,13 @@ def hold_out(labels: np.ndarray, *, stopping: float = 0.2, test: float = 0.0, se
 
     Examples
     --------
-    >>> split = hold_out(np.array([0] * 10 + [1] * 5 + [-1] * 3), test=0.2)
+    >>> split = stratified_split(np.array([0] * 10 + [1] * 5 + [-1] * 3), test=0.2)
     >>> len(split.train), len(split.stopping), len(split.test)
     (9, 3, 3)
     """
     labels = np.asarray(labels)
-    check_share("stopping", stopping)
-    check_share("test", test)
+    check_fraction("stopping", stopping)
+    check_fraction("test", test)
     if stopping + test >= 1:
         raise InvalidInput(f"stopping and test must be less than 1 together, got {stopping} and {test}.")
     if len(np.unique(labels[labels >= 0])) < 2:

@@ -13,19 +13,19 @@ from apgcn._utils.validation import as_nodes
 from apgcn.data.graph import Graph
 from apgcn.data.splits import Split
 from apgcn.errors import InvalidInput
-from apgcn.inference.lazy_predictor import Asker, can_be_asked
-from apgcn.inference.lazy_propagation import MOST_STEPS
-from apgcn.inference.predictions import Predicted
-from apgcn.models.apgcn import APGCNSettings
-from apgcn.models.base import ModelSettings, Network
-from apgcn.ops.device_graph import GraphTensors
+from apgcn.inference.lazy_predictor import LazyPredictor, supports_lazy
+from apgcn.inference.lazy_propagation import MAX_STEPS
+from apgcn.inference.predictions import Predictions
+from apgcn.models.apgcn import APGCNConfig
+from apgcn.models.base import ModelConfig, Network
+from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.devices import one_thread, resolve
-from apgcn.ops.rng import Noise
-from apgcn.training.config import TrainingSettings
+from apgcn.ops.rng import RandomStream
+from apgcn.training.config import TrainingConfig
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class TrainedModel:
     """A model with its weights, which can be asked about any graph that has the same features.
 
     Attributes
@@ -45,8 +45,8 @@ class Fitted:
         How the training went, for people.
     """
 
-    model: ModelSettings
-    training: TrainingSettings
+    model: ModelConfig
+    training: TrainingConfig
     weights: dict[str, Tensor]
     class_names: tuple[str, ...]
     features: int
@@ -60,18 +60,18 @@ class Fitted:
 
     def predict(
         self, graph: Graph, nodes: np.ndarray | None = None, *, device: torch.device | str = "cpu"
-    ) -> Predicted:
+    ) -> Predictions:
         """What it says about these nodes of a graph, or about all.
 
         On a processor only what the answer needs is computed, where nodes halt; see `asker`.
         """
-        if resolve(str(device)).type == "cpu" and can_be_asked(self.model):
+        if resolve(str(device)).type == "cpu" and supports_lazy(self.model):
             return self.asker(graph).ask(nodes)
         chosen = None if nodes is None else as_nodes(nodes, count=graph.num_nodes)
         said = self._whole(graph, device)
         return said if chosen is None else said.at(chosen)
 
-    def asker(self, graph: Graph) -> Asker:
+    def asker(self, graph: Graph) -> LazyPredictor:
         """To be asked often about nodes of one graph.
 
         Raises
@@ -80,21 +80,21 @@ class Fitted:
             If its nodes do not halt, or not in steps that can be taken one by one; `predict` answers then, too.
         """
         self._check(graph)
-        if not isinstance(self.model, APGCNSettings) or not can_be_asked(self.model):
+        if not isinstance(self.model, APGCNConfig) or not supports_lazy(self.model):
             raise InvalidInput(
-                f"only what is needed can be computed of AP-GCN and AP-APPNP, with numba and at most {MOST_STEPS} "
+                f"only what is needed can be computed of AP-GCN and AP-APPNP, with numba and at most {MAX_STEPS} "
                 f"steps, not of {self.model.title} as it is here; use predict, which computes all."
             )
         weights = {name: weight.numpy() for name, weight in self.weights.items()}
-        return Asker(self.model, weights, self.temperature, graph)
+        return LazyPredictor(self.model, weights, self.temperature, graph)
 
     @torch.no_grad()
-    def _whole(self, graph: Graph, device: torch.device | str) -> Predicted:
+    def _whole(self, graph: Graph, device: torch.device | str) -> Predictions:
         """What it says about every node, all of it computed."""
         with one_thread():
             network, tensors = self.built(graph, device=device)
             output, steps, remainder = (value.cpu() for value in network(tensors))
-        return Predicted.of((output / self.temperature).softmax(-1).numpy(), steps.numpy(), remainder.numpy())
+        return Predictions.of((output / self.temperature).softmax(-1).numpy(), steps.numpy(), remainder.numpy())
 
     def _check(self, graph: Graph) -> None:
         if graph.num_features != self.features:
@@ -103,11 +103,11 @@ class Fitted:
                 f"got {graph.num_features}."
             )
 
-    def built(self, graph: Graph, *, device: torch.device | str = "cpu") -> tuple[Network, GraphTensors]:
+    def built(self, graph: Graph, *, device: torch.device | str = "cpu") -> tuple[Network, DeviceGraph]:
         """The networks of all initialisations with their weights, and a graph for them."""
         self._check(graph)
         place = resolve(str(device))
-        tensors = replace(GraphTensors.of(graph, device=place), classes=len(self.class_names))
-        network = self.model.build(tensors, Noise([0] * self.initialisations, device=place))
+        tensors = replace(DeviceGraph.of(graph, device=place), classes=len(self.class_names))
+        network = self.model.build(tensors, RandomStream([0] * self.initialisations, device=place))
         network.load_state_dict({name: weight.to(place) for name, weight in self.weights.items()})
         return network, tensors

@@ -13,9 +13,9 @@ from apgcn.data.graph import Graph
 from apgcn.data.splits import Split
 from apgcn.errors import InvalidInput
 from apgcn.inference.fit import NAME
-from apgcn.inference.splits import hold_out
+from apgcn.inference.splits import stratified_split
 from apgcn.training.batching import train
-from apgcn.training.config import divide_settings
+from apgcn.training.config import split_config
 from apgcn.training.runs import Run
 from apgcn.training.search_space import Search, searched
 
@@ -55,7 +55,7 @@ def tune(
         raise InvalidInput(f"some setting must be left to search, but all of {', '.join(searched(model))} are set.")
     search = Search(names, seed=seed)
     graph = _without_test_labels(graph, split)
-    divisions = [hold_out(graph.labels, test=JUDGING, seed=seed + number) for number in range(DIVISIONS)]
+    divisions = [stratified_split(graph.labels, test=JUDGING, seed=seed + number) for number in range(DIVISIONS)]
     if not len(divisions[0].test):
         raise InvalidInput("to search settings some class must have three labelled nodes; label more, or leave it out.")
     done = []
@@ -78,8 +78,8 @@ def _judged(
     seed: int,
     device: torch.device | str,
 ) -> float:
-    runs = [Run(division, initialisation=seed, dataset=graph.name) for division in divisions]
-    results = train(graph, runs, *divide_settings(model, settings), device=device)
+    runs = [Run(division, init=seed, dataset=graph.name) for division in divisions]
+    results = train(graph, runs, *split_config(model, settings), device=device)
     shares = []
     for result, division in zip(results, divisions, strict=True):
         right = result.logits[division.test].argmax(1) == graph.labels[division.test]

@@ -11,7 +11,7 @@ from scipy import sparse
 from apgcn._utils.formatting import counted
 from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput
-from apgcn.io.feature_encoding import Encoding, find_encoding
+from apgcn.io.feature_encoding import FeatureEncoding, find_encoding
 from apgcn.io.tables import Table, listed
 
 IDS = ("id", "node", "node_id", "name")
@@ -23,7 +23,7 @@ NO_CLASS = ("nan", "-1")  # how others mark what is unknown
 
 
 @dataclass(frozen=True)
-class Reading:
+class TableSchema:
     """What the columns mean, where a user says so; None is found out from their names and places.
 
     Attributes
@@ -67,35 +67,35 @@ class Reading:
 class ReadGraph:
     """A graph, how its features were made of columns (None if they came as they are), and what is to be said.
 
-    `reading` is what the columns meant.
+    `schema` is what the columns meant.
     """
 
     graph: Graph
-    encoding: Encoding | None
+    encoding: FeatureEncoding | None
     notes: list[str] = field(default_factory=list)
-    reading: Reading = Reading()
+    schema: TableSchema = TableSchema()
 
 
-def assemble(
+def build_graph(
     edges: Table,
     nodes: Table,
-    reading: Reading,
+    schema: TableSchema,
     *,
     name: str,
-    encoding: Encoding | None = None,
+    encoding: FeatureEncoding | None = None,
     class_names: Sequence[str] | None = None,
 ) -> ReadGraph:
     """Make a graph of two tables.
 
     With an encoding and names of classes, those of a trained model, the features are made as they were for it.
     """
-    identity = position_of_id(nodes, reading)
+    identity = position_of_id(nodes, schema)
     ids = ids_of(nodes, identity)
-    labels, classes, label_position = labels_of(nodes, reading, class_names)
+    labels, classes, label_position = labels_of(nodes, schema, class_names)
     notes: list[str] = []
-    other = _other_columns(nodes, reading, taken={identity, label_position})
+    other = _other_columns(nodes, schema, taken={identity, label_position})
     if encoding is None:
-        encoding, notes = find_encoding(nodes, other, one_hot=reading.one_hot, words=reading.words)
+        encoding, notes = find_encoding(nodes, other, one_hot=schema.one_hot, words=schema.words)
     else:
         known = {column.name for column in encoding.columns} | set(encoding.left_out)
         unknown = [name for name in other if name not in known]
@@ -107,43 +107,43 @@ def assemble(
             "give numbers, or name columns of text after --one-hot or --words."
         )
     features, said = encoding.encode(nodes)
-    adjacency, more = adjacency_of(edges, ids, nodes, reading)
+    adjacency, more = adjacency_of(edges, ids, nodes, schema)
     graph = Graph(
         adjacency=adjacency, features=features, labels=labels, name=name, class_names=classes, node_names=tuple(ids)
     )
-    return ReadGraph(graph, encoding, [*notes, *said, *more, *alone(adjacency)], _found(edges, nodes, reading))
+    return ReadGraph(graph, encoding, [*notes, *said, *more, *alone(adjacency)], _found(edges, nodes, schema))
 
 
-def _found(edges: Table, nodes: Table, reading: Reading) -> Reading:
+def _found(edges: Table, nodes: Table, schema: TableSchema) -> TableSchema:
     """What was found out about columns, so that another table is read in the same way."""
-    ends = _positions_of_ends(edges, reading)
-    _, weight = _weights(edges, reading, ends)
+    ends = _positions_of_ends(edges, schema)
+    _, weight = _weights(edges, schema, ends)
     return replace(
-        reading,
-        id=nodes.columns[position_of_id(nodes, reading)],
+        schema,
+        id=nodes.columns[position_of_id(nodes, schema)],
         source=edges.columns[ends[0]],
         target=edges.columns[ends[1]],
         weight=NONE if weight is None else edges.columns[weight],
     )
 
 
-def _other_columns(nodes: Table, reading: Reading, *, taken: set[int | None]) -> list[str]:
+def _other_columns(nodes: Table, schema: TableSchema, *, taken: set[int | None]) -> list[str]:
     """Those that may be features: not the ids, not the classes, not what is to be ignored."""
-    taken = taken | {nodes.position(column, option="--ignore") for column in reading.ignore}
-    for option, asked in (("--one-hot", reading.one_hot), ("--words", reading.words)):
+    taken = taken | {nodes.position(column, option="--ignore") for column in schema.ignore}
+    for option, asked in (("--one-hot", schema.one_hot), ("--words", schema.words)):
         for column in asked:
             if nodes.position(column, option=option) in taken:
                 raise InvalidInput(f"{option} must name a feature, but {column!r} is the id, the label or ignored.")
-    twice = [column for column in reading.one_hot if column in reading.words]
+    twice = [column for column in schema.one_hot if column in schema.words]
     if twice:
         raise InvalidInput(f"{listed(twice)} must be named after --one-hot or after --words, not both.")
     return [column for place, column in enumerate(nodes.columns) if place not in taken]
 
 
-def position_of_id(nodes: Table, reading: Reading) -> int:
+def position_of_id(nodes: Table, schema: TableSchema) -> int:
     """Where the ids of the nodes stand."""
-    if reading.id is not None:
-        return nodes.position(reading.id, option="--id")
+    if schema.id is not None:
+        return nodes.position(schema.id, option="--id")
     return next((place for name in IDS if (place := nodes.find(name)) is not None), 0)
 
 
@@ -167,13 +167,13 @@ def ids_of(nodes: Table, position: int) -> dict[str, int]:
 
 
 def labels_of(
-    nodes: Table, reading: Reading, class_names: Sequence[str] | None
+    nodes: Table, schema: TableSchema, class_names: Sequence[str] | None
 ) -> tuple[np.ndarray, tuple[str, ...], int | None]:
     """The class of every node, -1 where it is unknown, the classes, and where their column is."""
     known = tuple(class_names or ())
-    if reading.label is None or (class_names is not None and reading.label not in nodes.columns):
+    if schema.label is None or (class_names is not None and schema.label not in nodes.columns):
         return np.full(len(nodes), -1), known, None
-    position = nodes.position(reading.label, option="--label")
+    position = nodes.position(schema.label, option="--label")
     texts = nodes.texts(position)
     classes = known or tuple(sorted({text for text in texts if text}, key=_by_number))
     numbers = {text: number for number, text in enumerate(classes)}
@@ -219,10 +219,10 @@ def _by_number(text: str) -> tuple[bool, float, str]:
 
 
 def adjacency_of(
-    edges: Table, ids: dict[str, int], nodes: Table, reading: Reading
+    edges: Table, ids: dict[str, int], nodes: Table, schema: TableSchema
 ) -> tuple[sparse.csr_matrix, list[str]]:
     """Who is connected to whom, (nodes, nodes), and what was left out of the table."""
-    ends = _positions_of_ends(edges, reading)
+    ends = _positions_of_ends(edges, schema)
     numbers = [np.empty(len(edges), dtype=np.int64) for _ in ends]
     for place, into in zip(ends, numbers, strict=True):
         for row, text in enumerate(edges.texts(place)):
@@ -232,7 +232,7 @@ def adjacency_of(
                     "add a row for it there, or leave out the edge."
                 )
             into[row] = ids[text]
-    weights, of_weights = _weights(edges, reading, ends)
+    weights, of_weights = _weights(edges, schema, ends)
     unused = [column for number, column in enumerate(edges.columns) if number not in (*ends, of_weights)]
     notes = [f"{edges.source}: not used: {listed(unused)}; --weight names a column of weights."] if unused else []
     first, second = numbers
@@ -240,7 +240,7 @@ def adjacency_of(
     if not between.all():
         notes.append(f"{edges.source}: left out {counted(int((~between).sum()), 'edge')} from a node to itself.")
     first, second, weights = first[between], second[between], weights[between]
-    if not reading.directed:
+    if not schema.directed:
         first, second = np.minimum(first, second), np.maximum(first, second)
     keys, places, counts = np.unique(first * len(ids) + second, return_index=True, return_counts=True)
     if len(keys) < len(first):
@@ -252,7 +252,7 @@ def adjacency_of(
         )
         first, second, weights = first[places], second[places], largest
     matrix = sparse.coo_matrix((weights, (first, second)), shape=(len(ids), len(ids))).tocsr()
-    if not reading.directed:
+    if not schema.directed:
         matrix = matrix + matrix.T
     return matrix, notes
 
@@ -264,13 +264,13 @@ def alone(adjacency: sparse.csr_matrix) -> list[str]:
     return [f"without edges: {without:,} of {nodes:,} nodes, judged by their own features alone."] if without else []
 
 
-def _positions_of_ends(edges: Table, reading: Reading) -> tuple[int, int]:
-    if (reading.source is None) != (reading.target is None):
+def _positions_of_ends(edges: Table, schema: TableSchema) -> tuple[int, int]:
+    if (schema.source is None) != (schema.target is None):
         raise InvalidInput("--source and --target must be given together, or neither.")
-    if reading.source is not None and reading.target is not None:
-        if reading.source == reading.target:
-            raise InvalidInput(f"--source and --target must name two columns, got {reading.source!r} twice.")
-        return edges.position(reading.source, option="--source"), edges.position(reading.target, option="--target")
+    if schema.source is not None and schema.target is not None:
+        if schema.source == schema.target:
+            raise InvalidInput(f"--source and --target must name two columns, got {schema.source!r} twice.")
+        return edges.position(schema.source, option="--source"), edges.position(schema.target, option="--target")
     for one, other in ENDS:
         first, second = edges.find(one), edges.find(other)
         if first is not None and second is not None:
@@ -282,15 +282,15 @@ def _positions_of_ends(edges: Table, reading: Reading) -> tuple[int, int]:
     return 0, 1
 
 
-def _weights(edges: Table, reading: Reading, ends: tuple[int, int]) -> tuple[np.ndarray, int | None]:
+def _weights(edges: Table, schema: TableSchema, ends: tuple[int, int]) -> tuple[np.ndarray, int | None]:
     """The weights and where they stand; 1 where there is no such column."""
-    if reading.weight == NONE:
+    if schema.weight == NONE:
         return np.ones(len(edges)), None
-    if reading.weight is not None:
-        position: int | None = edges.position(reading.weight, option="--weight")
+    if schema.weight is not None:
+        position: int | None = edges.position(schema.weight, option="--weight")
     else:
         position = edges.find(WEIGHT)
-    if position is None or (reading.weight is None and position in ends):
+    if position is None or (schema.weight is None and position in ends):
         return np.ones(len(edges)), None
     weights = edges.all_numbers(position)
     wrong = np.flatnonzero(~((weights >= LIGHTEST) & (weights <= 1 / LIGHTEST)))
@@ -303,7 +303,7 @@ def _weights(edges: Table, reading: Reading, ends: tuple[int, int]) -> tuple[np.
     return weights, position
 
 
-def settled(graph: Graph, edges: sparse.spmatrix | sparse.sparray, *, directed: bool) -> ReadGraph:
+def canonical_edges(graph: Graph, edges: sparse.spmatrix | sparse.sparray, *, directed: bool) -> ReadGraph:
     """The graph with these edges: none from a node to itself, each once, with the largest weight.
 
     Unless it is directed, each in both directions. `edges` may name a pair of nodes more than once.
@@ -336,18 +336,20 @@ def settled(graph: Graph, edges: sparse.spmatrix | sparse.sparray, *, directed: 
             )
         adjacency = adjacency.maximum(adjacency.T)
     graph = replace(graph, adjacency=adjacency)
-    return ReadGraph(graph, None, [*notes, *alone(graph.adjacency)], Reading(directed=directed))
+    return ReadGraph(graph, None, [*notes, *alone(graph.adjacency)], TableSchema(directed=directed))
 
 
-def extend(graph: Graph, edges: Table, nodes: Table | None, reading: Reading, encoding: Encoding) -> ReadGraph:
+def extend(
+    graph: Graph, edges: Table, nodes: Table | None, schema: TableSchema, encoding: FeatureEncoding
+) -> ReadGraph:
     """The graph with the new nodes, if any, after its own; new edges may end at either.
 
     It is the graph that one gets by reading all nodes and edges at once, with the same encoding.
     """
     if nodes is None:
-        columns = (reading.id or "id", *(column.name for column in encoding.columns))
+        columns = (schema.id or "id", *(column.name for column in encoding.columns))
         nodes = Table(source="the model's graph", columns=columns, cells=[()] * len(columns))
-    identity = position_of_id(nodes, reading)
+    identity = position_of_id(nodes, schema)
     new = ids_of(nodes, identity) if len(nodes) else {}
     names = graph.ids
     ids = {name: number for number, name in enumerate(names)}
@@ -358,8 +360,8 @@ def extend(graph: Graph, edges: Table, nodes: Table | None, reading: Reading, en
             )
         ids[text] = len(names) + row
     features, notes = encoding.encode(nodes)
-    labels, _, _ = labels_of(nodes, reading, graph.class_names)
-    more, said = adjacency_of(edges, ids, nodes, reading)
+    labels, _, _ = labels_of(nodes, schema, graph.class_names)
+    more, said = adjacency_of(edges, ids, nodes, schema)
     own = sparse.csr_matrix(graph.adjacency, copy=True)
     own.resize(more.shape)
     adjacency = own.maximum(more)
@@ -373,7 +375,7 @@ def extend(graph: Graph, edges: Table, nodes: Table | None, reading: Reading, en
         ),
         encoding,
         [*notes, *said, *alone(adjacency)],
-        reading,
+        schema,
     )
 
 

@@ -24,13 +24,13 @@ MOSTLY = 0.5  # of a column's cells are zero, and it stays as it is: a count or 
 FAR = 100  # times the usual distance from the mean: a mistake, perhaps
 ROUNDING = 1e-9  # of a column's size is what numbers that are all alike may differ by
 RARE = 2  # rows in which a word must be to be a feature
-MOST_VALUES = 1000  # of a column in one-hot form
+MAX_VALUES = 1000  # of a column in one-hot form
 
 WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnEncoding:
     """How one column is encoded.
 
     Attributes
@@ -56,14 +56,14 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Encoding:
+class FeatureEncoding:
     """How a table is encoded.
 
     `sums_to_one` says that every row is divided by its sum, as the benchmark does with counts of words. `left_out` are
     columns that are known to be no features.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnEncoding, ...]
     sums_to_one: bool
     left_out: tuple[str, ...] = ()
 
@@ -124,7 +124,7 @@ class Encoding:
         return {"sums_to_one": self.sums_to_one, "columns": columns, "left_out": list(self.left_out)}
 
     @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> Encoding:
+    def from_json(cls, given: Mapping[str, Any]) -> FeatureEncoding:
         return cls(
             columns=tuple(map(_column, given["columns"])),
             sums_to_one=bool(given["sums_to_one"]),
@@ -132,8 +132,8 @@ class Encoding:
         )
 
 
-def _column(given: Mapping[str, Any]) -> Column:
-    column = Column(**{**given, "values": tuple(given["values"])})
+def _column(given: Mapping[str, Any]) -> ColumnEncoding:
+    column = ColumnEncoding(**{**given, "values": tuple(given["values"])})
     texts = (column.name, *column.values)
     if column.kind not in get_args(Kind) or not all(isinstance(text, str) for text in texts):
         raise InvalidInput(f"a column must have a name, a kind and texts as values, got {given!r}.")
@@ -144,7 +144,7 @@ def _column(given: Mapping[str, Any]) -> Column:
 
 def find_encoding(
     table: Table, names: Sequence[str], *, one_hot: Sequence[str] = (), words: Sequence[str] = ()
-) -> tuple[Encoding, list[str]]:
+) -> tuple[FeatureEncoding, list[str]]:
     """How to encode some columns of a table, and what is to be said about it.
 
     Numbers are centred and scaled, but for columns that are mostly zero, which stay as they are. Text becomes features
@@ -154,11 +154,11 @@ def find_encoding(
     for name in names:
         position = table.position(name, option="a feature")
         if name in words:
-            columns.append(Column(name, "words", values=_vocabulary(table, position)))
+            columns.append(ColumnEncoding(name, "words", values=_vocabulary(table, position)))
             if not columns[-1].values:
                 notes.append(f"{table.source}: no word of {name!r} is in two rows, so it gives no feature.")
         elif name in one_hot:
-            columns.append(Column(name, "category", values=_categories(table, position)))
+            columns.append(ColumnEncoding(name, "category", values=_categories(table, position)))
         else:
             values = table.numbers(position)
             if values is None:
@@ -176,7 +176,7 @@ def find_encoding(
         )
     as_they_are = all(column.kind != "number" or (column.center, column.scale) == (0, 1) for column in columns)
     positive = all(column.kind != "number" or _none_below_zero(table, column.name) for column in columns)
-    return Encoding(tuple(columns), sums_to_one=as_they_are and positive, left_out=(*texts, *empty)), notes
+    return FeatureEncoding(tuple(columns), sums_to_one=as_they_are and positive, left_out=(*texts, *empty)), notes
 
 
 def _check_slip(table: Table, position: int) -> None:
@@ -190,13 +190,13 @@ def _check_slip(table: Table, position: int) -> None:
         )
 
 
-def _number(name: str, values: np.ndarray) -> Column:
+def _number(name: str, values: np.ndarray) -> ColumnEncoding:
     known = values[~np.isnan(values)]
     if not len(known) or (known == 0).mean() > MOSTLY:
-        return Column(name, "number")
+        return ColumnEncoding(name, "number")
     center, spread = float(known.mean()), float(known.std())
     constant = spread <= ROUNDING * np.abs(known).max()
-    return Column(name, "number", center=center, scale=1.0 if constant else spread)
+    return ColumnEncoding(name, "number", center=center, scale=1.0 if constant else spread)
 
 
 def _none_below_zero(table: Table, name: str) -> bool:
@@ -206,9 +206,9 @@ def _none_below_zero(table: Table, name: str) -> bool:
 
 def _categories(table: Table, position: int) -> tuple[str, ...]:
     values = sorted({text for text in table.texts(position) if text})
-    if len(values) > MOST_VALUES:
+    if len(values) > MAX_VALUES:
         raise InvalidInput(
-            f"{table.source}, column {table.columns[position]!r} must have at most {MOST_VALUES} values to be one-hot, "
+            f"{table.source}, column {table.columns[position]!r} must have at most {MAX_VALUES} values to be one-hot, "
             f"got {len(values)}; name it after --words, or leave it out."
         )
     return tuple(values)
@@ -228,7 +228,7 @@ def words_of(text: str) -> list[str]:
     return WORD.findall(text.lower())
 
 
-def _scaled(column: Column, table: Table) -> tuple[sparse.csr_matrix, int]:
+def _scaled(column: ColumnEncoding, table: Table) -> tuple[sparse.csr_matrix, int]:
     """A column of numbers, and how many are missing."""
     values = table.all_numbers(table.columns.index(column.name))
     missing = np.isnan(values)
@@ -236,7 +236,7 @@ def _scaled(column: Column, table: Table) -> tuple[sparse.csr_matrix, int]:
     return sparse.csr_matrix(scaled[:, None]), int(missing.sum())
 
 
-def _marked(column: Column, table: Table) -> tuple[sparse.csr_matrix, int, int]:
+def _marked(column: ColumnEncoding, table: Table) -> tuple[sparse.csr_matrix, int, int]:
     """How often each value or word is in each row, in how many cells a value is not known, and how many are empty."""
     numbers = {value: number for number, value in enumerate(column.values)}
     pairs, strange = [], 0

@@ -9,12 +9,12 @@ from xml.parsers import expat
 from apgcn._utils.atomic import write_whole
 from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput, MissingFile
-from apgcn.io.build_graph import ReadGraph, Reading
+from apgcn.io.build_graph import ReadGraph, TableSchema
 from apgcn.io.networkx import from_networkx, networkx_package, to_networkx
 
 
-def read_graphml(path: Path, reading: Reading = Reading(), **trained: Any) -> ReadGraph:
-    """Read a graph with the attributes of its nodes and edges; `trained` is as in `assemble`."""
+def read_graphml(path: Path, schema: TableSchema = TableSchema(), **trained: Any) -> ReadGraph:
+    """Read a graph with the attributes of its nodes and edges; `trained` is as in `build_graph`."""
     nx = networkx_package()
     path = Path(path)
     if path.is_dir():
@@ -30,7 +30,7 @@ def read_graphml(path: Path, reading: Reading = Reading(), **trained: Any) -> Re
         graph = nx.parse_graphml(content, force_multigraph=False)
     except Exception as error:  # networkx tells of a strange file in many ways
         raise InvalidInput(f"{path} must be a GraphML file, but cannot be read as one ({error!r}).") from error
-    return from_networkx(graph, reading, name=str(path), **trained)
+    return from_networkx(graph, schema, name=str(path), **trained)
 
 
 class _Door:

@@ -10,8 +10,8 @@ import numpy as np
 
 from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput, MissingPackage
-from apgcn.io.build_graph import ReadGraph, Reading, assemble
-from apgcn.io.feature_encoding import Encoding
+from apgcn.io.build_graph import ReadGraph, TableSchema, build_graph
+from apgcn.io.feature_encoding import FeatureEncoding
 from apgcn.io.tables import Table
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ ID, SOURCE, TARGET = "node of networkx", "source of networkx", "target of networ
 
 def from_networkx(
     graph: networkx.Graph,
-    reading: Reading = Reading(),
+    schema: TableSchema = TableSchema(),
     *,
     name: str = "graph",
-    encoding: Encoding | None = None,
+    encoding: FeatureEncoding | None = None,
     class_names: Sequence[str] | None = None,
 ) -> ReadGraph:
-    """Take nodes, edges and their attributes; an attribute that a node lacks is missing. See `assemble`.
+    """Take nodes, edges and their attributes; an attribute that a node lacks is missing. See `build_graph`.
 
     Examples
     --------
@@ -36,18 +36,18 @@ def from_networkx(
     >>> club = networkx.karate_club_graph()
     >>> for node, attributes in club.nodes(data=True):
     ...     attributes["friends"] = club.degree(node)
-    >>> from_networkx(club, Reading(label="club")).graph
+    >>> from_networkx(club, TableSchema(label="club")).graph
     Graph('graph', nodes=34, directed_edges=156, features=1, classes=2)
     """
     nodes, edges = tables_of(graph, source=name)
-    if (reading.id, reading.source, reading.target) != (None, None, None):
+    if (schema.id, schema.source, schema.target) != (None, None, None):
         raise InvalidInput(f"{name} says itself what its nodes and ends are: leave out --id, --source and --target.")
-    meant = replace(reading, directed=graph.is_directed())
+    meant = replace(schema, directed=graph.is_directed())
     columns = replace(meant, id=ID, source=SOURCE, target=TARGET)
-    read = assemble(edges, nodes, columns, name=name, encoding=encoding, class_names=class_names)
-    if reading.directed and not graph.is_directed():
+    read = build_graph(edges, nodes, columns, name=name, encoding=encoding, class_names=class_names)
+    if schema.directed and not graph.is_directed():
         read.notes.append(f"{name}: its edges have no direction, so both ends hear each other.")
-    return replace(read, reading=replace(meant, weight=read.reading.weight))
+    return replace(read, schema=replace(meant, weight=read.schema.weight))
 
 
 def tables_of(graph: networkx.Graph, *, source: str) -> tuple[Table, Table]:

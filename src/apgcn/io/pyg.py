@@ -11,7 +11,7 @@ from torch import Tensor
 
 from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput, MissingPackage
-from apgcn.io.build_graph import ReadGraph, settled
+from apgcn.io.build_graph import ReadGraph, canonical_edges
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -43,7 +43,7 @@ def from_pyg(data: Data, *, name: str = "graph") -> ReadGraph:
         class_names=tuple(getattr(data, "class_names", None) or ()),
         node_names=tuple(names) if names else None,
     )
-    read = settled(graph, edges, directed=True)
+    read = canonical_edges(graph, edges, directed=True)
     read.notes.extend(notes)
     return read
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from apgcn.data.npz import read_npz
 from apgcn.errors import InvalidInput
-from apgcn.io.build_graph import ReadGraph, Reading, settled
+from apgcn.io.build_graph import ReadGraph, TableSchema, canonical_edges
 from apgcn.io.csv import read_csv
 from apgcn.io.graphml import read_graphml
 from apgcn.io.parquet import read_parquet
@@ -34,8 +34,8 @@ def read_table(path: Path) -> Table:
     raise InvalidInput(f"{path} must be a table, .csv, .tsv, .txt or .parquet, got {path.suffix}; export it as CSV.")
 
 
-def read_graph(path: Path, reading: Reading = Reading(), **trained: Any) -> ReadGraph:
-    """Read a whole graph from one file, GraphML or our archive; `trained` is as in `assemble`.
+def read_graph(path: Path, schema: TableSchema = TableSchema(), **trained: Any) -> ReadGraph:
+    """Read a whole graph from one file, GraphML or our archive; `trained` is as in `build_graph`.
 
     Raises
     ------
@@ -45,12 +45,12 @@ def read_graph(path: Path, reading: Reading = Reading(), **trained: Any) -> Read
     """
     path = Path(path)
     if path.suffix.lower() in GRAPHML or path.is_dir():
-        return read_graphml(path, reading, **trained)
+        return read_graphml(path, schema, **trained)
     if path.suffix.lower() != ".npz":
         raise InvalidInput(
             f"{path} must be a graph, .graphml or .npz, got {path.suffix}; tables are given as --edges and --nodes."
         )
-    if reading != Reading(directed=reading.directed):
+    if schema != TableSchema(directed=schema.directed):
         raise InvalidInput(f"{path} holds arrays, not columns: leave out --label and what else is said about columns.")
     graph = read_npz(path, name=str(path))
-    return settled(graph, graph.adjacency, directed=reading.directed)
+    return canonical_edges(graph, graph.adjacency, directed=schema.directed)

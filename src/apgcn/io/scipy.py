@@ -10,7 +10,7 @@ from scipy import sparse
 from apgcn._utils.atomic import write_whole
 from apgcn.data.graph import Graph, check_csr
 from apgcn.errors import InvalidInput, MissingFile
-from apgcn.io.build_graph import ReadGraph, settled
+from apgcn.io.build_graph import ReadGraph, canonical_edges
 
 
 def from_scipy(
@@ -31,7 +31,7 @@ def from_scipy(
     """
     if not sparse.issparse(adjacency):
         raise InvalidInput(f"adjacency must be a sparse matrix of scipy, got {type(adjacency).__name__}.")
-    return settled(Graph(adjacency, features=features, labels=labels, name=name), adjacency, directed=directed)
+    return canonical_edges(Graph(adjacency, features=features, labels=labels, name=name), adjacency, directed=directed)
 
 
 def read_scipy(path: Path) -> sparse.csr_matrix:

@@ -9,10 +9,10 @@ import numpy as np
 from torch import Tensor, nn
 
 from apgcn.data.graph import Graph
-from apgcn.models.presets import Given
-from apgcn.nn.propagation import Propagated
-from apgcn.ops.device_graph import GraphTensors
-from apgcn.ops.rng import Noise
+from apgcn.models.presets import Preset
+from apgcn.nn.propagation import PropagationOutput
+from apgcn.ops.device_graph import DeviceGraph
+from apgcn.ops.rng import RandomStream
 
 
 class Network(nn.Module):
@@ -21,23 +21,23 @@ class Network(nn.Module):
     What most have in common stands here: listening costs nothing, and all weights learn on every epoch.
     """
 
-    def forward(self, graph: GraphTensors, noise: Noise | None = None) -> Propagated:
+    def forward(self, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
         """Logits, steps and remainders of all nodes. With noise this is training, without it evaluation."""
         raise NotImplementedError(f"{type(self).__name__} must have `forward`: docs/adding_a_model.md.")
 
-    def at(self, nodes: Tensor, graph: GraphTensors, noise: Noise) -> Propagated:
+    def at(self, nodes: Tensor, graph: DeviceGraph, rng: RandomStream) -> PropagationOutput:
         """`forward` in training, when only some nodes (runs, m) matter; what it gives for others is not looked at."""
-        return self(graph, noise)
+        return self(graph, rng)
 
-    def penalties(self, outcome: Propagated, nodes: Tensor) -> Tensor:
+    def penalties(self, outcome: PropagationOutput, nodes: Tensor) -> Tensor:
         """What the objective adds for some nodes (runs, m), one value per run."""
         return outcome.output.new_zeros(len(nodes))
 
-    def decayed(self) -> Iterable[Tensor]:
+    def l2_parameters(self) -> Iterable[Tensor]:
         """The weights that l2 regularisation shrinks."""
         raise NotImplementedError(f"{type(self).__name__} must have `decayed`: docs/adding_a_model.md.")
 
-    def learns(self, parameter: nn.Parameter, epoch: int) -> bool:
+    def is_trainable(self, parameter: nn.Parameter, epoch: int) -> bool:
         """Whether a parameter moves on an epoch, counted from 1."""
         return True
 
@@ -47,7 +47,7 @@ class Network(nn.Module):
         return 1
 
 
-class ModelSettings:
+class ModelConfig:
     """What can be chosen about a model: the base of frozen dataclasses, each of which builds its network.
 
     A model without weights has, instead of `build`, a method `solve` that answers at once; see `btfp`.
@@ -56,21 +56,21 @@ class ModelSettings:
     name: ClassVar[str]  # what users call the model
     title: ClassVar[str]  # what a table calls it
     citation: ClassVar[str]  # its paper
-    given: ClassVar[tuple[Given, ...]]  # settings, and where each comes from
-    to_need_less: ClassVar[str] = "make hidden smaller"  # what to do when memory does not suffice
+    given: ClassVar[tuple[Preset, ...]]  # settings, and where each comes from
+    memory_advice: ClassVar[str] = "make hidden smaller"  # what to do when memory does not suffice
     has_weights: ClassVar[bool] = True  # it is trained from initial weights, run by run
-    by_rows: ClassVar[bool] = False  # it can be trained where nobody has all rows of the graph, see `distributed`
+    row_shardable: ClassVar[bool] = False  # it can be trained where nobody has all rows of the graph, see `distributed`
 
     @property
     def max_steps(self) -> int:
         """The most steps that a node can listen."""
         raise NotImplementedError(f"{type(self).__name__} must have `max_steps`: docs/adding_a_model.md.")
 
-    def build(self, graph: GraphTensors, noise: Noise) -> Network:
+    def build(self, graph: DeviceGraph, rng: RandomStream) -> Network:
         """A pack of networks for a graph, one per run of the noise, with initial weights drawn from it."""
         raise NotImplementedError(f"{type(self).__name__} must have `build`: docs/adding_a_model.md.")
 
-    def solve(self, graph: GraphTensors, train: Tensor) -> Propagated:
+    def solve(self, graph: DeviceGraph, train: Tensor) -> PropagationOutput:
         """The answer of a model without weights for training nodes `train` of shape (runs, m)."""
         raise NotImplementedError(f"{type(self).__name__} must have `solve`: docs/adding_a_model.md.")
 

@@ -9,28 +9,28 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from apgcn._utils.validation import check_number, check_share, check_whole
+from apgcn._utils.validation import check_fraction, check_int, check_number
 from apgcn.data.graph import Graph
 from apgcn.data.registry import AMAZON_GRAPHS
 from apgcn.errors import InvalidInput
-from apgcn.models.base import ModelSettings, heard
-from apgcn.models.presets import PPNP, Given
+from apgcn.models.base import ModelConfig, heard
+from apgcn.models.presets import PPNP, Preset
 from apgcn.nn.operators import PageRank
-from apgcn.nn.propagation import FixedPropagation, Propagated
-from apgcn.ops.device_graph import GraphTensors
+from apgcn.nn.propagation import FixedPropagation, PropagationOutput
+from apgcn.ops.device_graph import DeviceGraph
 
 VALIDATION = "not in the papers, as far as we know; ours, on validation seeds: scripts/ridge (cora as cora_ml)"
 TOLERANCE = 1e-6  # of what the equations of a round leave over, against their right side
-MOST_ITERATIONS = 1000
+MAX_ITERATIONS = 1000
 LOOK_EVERY = 10  # iterations: a look at what is left makes a GPU wait
 COLUMNS = 256  # of the features diffuse at once
-LEAST_RIDGE, MOST_RIDGE = 1e-9, 1e9
-MOST_STEPS = 10_000
+MIN_RIDGE, MAX_RIDGE = 1e-9, 1e9
+MAX_STEPS = 10_000
 UNKNOWN = -1000.0  # the score of a class that no training node has: never the highest
 
 
 @dataclass(frozen=True)
-class BtFPSettings(ModelSettings):
+class BtFPConfig(ModelConfig):
     """What can be chosen about bootstrapped feature propagation.
 
     `teleport` is the return probability and `max_steps` the number of steps of the diffusion; `rounds` of
@@ -40,14 +40,14 @@ class BtFPSettings(ModelSettings):
     name: ClassVar[str] = "btfp"
     title: ClassVar[str] = "Bt.FP"
     citation: ClassVar[str] = "Buchnik and Cohen, SIGMETRICS 2018"
-    given: ClassVar[tuple[Given, ...]] = (
-        Given("published", PPNP, {"teleport": 0.2, "max_steps": 10, "rounds": 10, "growth": 0.1}),
-        Given("published", VALIDATION, {"ridge": 1.0}),
-        Given("published", VALIDATION, {"ridge": 10.0}, ("citeseer",)),
-        Given("published", VALIDATION, {"ridge": 3.0}, ("ms_academic",)),
-        Given("published", VALIDATION, {"ridge": 0.01}, ("pubmed", *AMAZON_GRAPHS)),
+    given: ClassVar[tuple[Preset, ...]] = (
+        Preset("published", PPNP, {"teleport": 0.2, "max_steps": 10, "rounds": 10, "growth": 0.1}),
+        Preset("published", VALIDATION, {"ridge": 1.0}),
+        Preset("published", VALIDATION, {"ridge": 10.0}, ("citeseer",)),
+        Preset("published", VALIDATION, {"ridge": 3.0}, ("ms_academic",)),
+        Preset("published", VALIDATION, {"ridge": 0.01}, ("pubmed", *AMAZON_GRAPHS)),
     )
-    to_need_less: ClassVar[str] = "give the graph fewer features"
+    memory_advice: ClassVar[str] = "give the graph fewer features"
     has_weights: ClassVar[bool] = False
 
     teleport: float = 0.2
@@ -57,15 +57,15 @@ class BtFPSettings(ModelSettings):
     ridge: float = 1.0
 
     def __post_init__(self) -> None:
-        check_whole("max_steps", self.max_steps, most=MOST_STEPS)
-        check_whole("rounds", self.rounds, least=0)
+        check_int("max_steps", self.max_steps, most=MAX_STEPS)
+        check_int("rounds", self.rounds, least=0)
         for name in ("teleport", "growth"):
-            check_share(name, getattr(self, name))
+            check_fraction(name, getattr(self, name))
         check_number("ridge", self.ridge, positive=True)
-        if not LEAST_RIDGE <= self.ridge <= MOST_RIDGE:
-            raise InvalidInput(f"ridge must be between {LEAST_RIDGE:g} and {MOST_RIDGE:g}, got {self.ridge:g}.")
+        if not MIN_RIDGE <= self.ridge <= MAX_RIDGE:
+            raise InvalidInput(f"ridge must be between {MIN_RIDGE:g} and {MAX_RIDGE:g}, got {self.ridge:g}.")
 
-    def solve(self, graph: GraphTensors, train: Tensor) -> Propagated:
+    def solve(self, graph: DeviceGraph, train: Tensor) -> PropagationOutput:
         """The answer for training nodes `train` of shape (runs, m).
 
             F     = the features, diffused: z^k = (1 - teleport) A z^(k-1) + teleport X, every row scaled to length 1
@@ -92,7 +92,7 @@ class BtFPSettings(ModelSettings):
             scores = scores.masked_fill(absent, UNKNOWN)
             if round_number < self.rounds:
                 known = grown(known, scores, growth=self.growth)
-        return Propagated.everywhere(scores.to(graph.adjacency.weights), steps=self.max_steps)
+        return PropagationOutput.everywhere(scores.to(graph.adjacency.weights), steps=self.max_steps)
 
     def floats_per_run(self, graph: Graph) -> int:
         """About how many numbers one run of a pack keeps in memory while it is solved."""
@@ -103,7 +103,7 @@ class BtFPSettings(ModelSettings):
         return (5 * graph.num_features + 6 * COLUMNS) * graph.num_nodes + heard(graph)
 
 
-def diffused(graph: GraphTensors, *, teleport: float, steps: int) -> Tensor:
+def diffused(graph: DeviceGraph, *, teleport: float, steps: int) -> Tensor:
     """The features after so many steps of PageRank, each node's scaled to length 1; (nodes, features), double."""
     x = graph.features.to_dense()
     diffuse = FixedPropagation(PageRank(teleport, edge_dropout=0.0), steps=steps)
@@ -135,7 +135,7 @@ def ridge_regression(f: Tensor, known: Tensor, w: Tensor, *, strength: float) ->
     residual = right - f.T @ (labelled * (f @ w)) - strength * w
     direction, size = residual, residual.square().sum(0)
     enough = TOLERANCE**2 * right.square().sum(0)
-    for iteration in range(MOST_ITERATIONS + 1):
+    for iteration in range(MAX_ITERATIONS + 1):
         left = ~(size <= enough)  # what is not a number never gets there
         if iteration % LOOK_EVERY == 0 and not bool(left.any()):
             return w.view(shape)
@@ -146,7 +146,7 @@ def ridge_regression(f: Tensor, known: Tensor, w: Tensor, *, strength: float) ->
         size, before = residual.square().sum(0), size
         direction = residual + torch.where(left, size / before, 0) * direction
     raise InvalidInput(
-        f"Bt.FP's equations must be solved within {MOST_ITERATIONS} iterations, which ridge={strength:g} does not "
+        f"Bt.FP's equations must be solved within {MAX_ITERATIONS} iterations, which ridge={strength:g} does not "
         "allow on this graph; make ridge larger."
     )
 

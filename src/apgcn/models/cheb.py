@@ -8,57 +8,57 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from apgcn._utils.validation import check_share, check_whole
+from apgcn._utils.validation import check_fraction, check_int
 from apgcn.data.graph import Graph
-from apgcn.models.base import ModelSettings, Network, heard, stored_features
-from apgcn.models.presets import Given, as_on_amazon, protocol
-from apgcn.nn.layers import dropout, glorot, side_by_side, zeros
+from apgcn.models.base import ModelConfig, Network, heard, stored_features
+from apgcn.models.presets import Preset, as_on_amazon, protocol
+from apgcn.nn.layers import dropout, glorot, stacked_matmul, zeros
 from apgcn.nn.operators import Chebyshev
-from apgcn.nn.propagation import Propagated, listen
-from apgcn.ops.device_graph import Adjacency, GraphTensors
-from apgcn.ops.rng import Noise
+from apgcn.nn.propagation import PropagationOutput, propagate
+from apgcn.ops.device_graph import Adjacency, DeviceGraph
+from apgcn.ops.rng import RandomStream
 from apgcn.ops.sparse import SparseMatrix
 
 KIPF = "Kipf and Welling, ICLR 2017, who compared it with their GCN (order 3)"
 
 
-SIZE = {"hidden": 16, "order": 3, "dropout": 0.5}
+SIZE = {"hidden_channels": 16, "order": 3, "dropout": 0.5}
 
 
 @dataclass(frozen=True)
-class ChebSettings(ModelSettings):
+class ChebConfig(ModelConfig):
     """What can be chosen about a Chebyshev network of two layers; `order` is the highest polynomial's."""
 
     name: ClassVar[str] = "cheb"
     title: ClassVar[str] = "Cheb"
     citation: ClassVar[str] = "Defferrard et al., NIPS 2016: the paper's equation 2"
-    given: ClassVar[tuple[Given, ...]] = (
+    given: ClassVar[tuple[Preset, ...]] = (
         protocol("published"),
-        Given("published", KIPF, {**SIZE, "l2": 5e-4}),
+        Preset("published", KIPF, {**SIZE, "l2": 5e-4}),
         *as_on_amazon(SIZE),
     )
-    to_need_less: ClassVar[str] = "make order or hidden smaller"
+    memory_advice: ClassVar[str] = "make order or hidden smaller"
 
-    hidden: int = 16
+    hidden_channels: int = 16
     order: int = 3
     dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        check_whole("hidden", self.hidden)
-        check_whole("order", self.order)
-        check_share("dropout", self.dropout)
+        check_int("hidden_channels", self.hidden_channels)
+        check_int("order", self.order)
+        check_fraction("dropout", self.dropout)
 
     @property
     def max_steps(self) -> int:
         return 2 * self.order
 
-    def build(self, graph: GraphTensors, noise: Noise) -> Cheb:
+    def build(self, graph: DeviceGraph, rng: RandomStream) -> Cheb:
         """A pack of networks for a graph, one per run of the noise."""
-        return Cheb(self, features=graph.num_features, classes=graph.classes, noise=noise)
+        return Cheb(self, features=graph.num_features, classes=graph.classes, rng=rng)
 
     def floats_per_run(self, graph: Graph) -> int:
         """About how many numbers one run of a pack keeps in memory while it trains."""
-        width = (self.order + 1) * max(self.hidden, graph.num_classes)
+        width = (self.order + 1) * max(self.hidden_channels, graph.num_classes)
         states = 6 * self.order * graph.num_nodes * width
         return 8 * stored_features(graph) + states + heard(graph) + 8 * graph.num_features * width
 
@@ -72,20 +72,20 @@ class Cheb(Network):
     l2 shrinks the first layer's weights.
     """
 
-    def __init__(self, settings: ChebSettings, *, features: int, classes: int, noise: Noise):
+    def __init__(self, config: ChebConfig, *, features: int, classes: int, rng: RandomStream):
         super().__init__()
-        self.settings = settings
-        self.first = Filter(features, settings.hidden, order=settings.order, noise=noise)
-        self.second = Filter(settings.hidden, classes, order=settings.order, noise=noise)
+        self.config = config
+        self.first = Filter(features, config.hidden_channels, order=config.order, rng=rng)
+        self.second = Filter(config.hidden_channels, classes, order=config.order, rng=rng)
 
-    def forward(self, graph: GraphTensors, noise: Noise | None = None) -> Propagated:
+    def forward(self, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
         """Logits of all nodes. With noise this is training, without it evaluation."""
-        rate = self.settings.dropout
-        h = self.first(dropout(graph.features, rate, noise), graph.adjacency).relu()
-        output = self.second(dropout(h, rate, noise), graph.adjacency)
-        return Propagated.everywhere(output, steps=self.settings.max_steps)
+        rate = self.config.dropout
+        h = self.first(dropout(graph.features, rate, rng), graph.adjacency).relu()
+        output = self.second(dropout(h, rate, rng), graph.adjacency)
+        return PropagationOutput.everywhere(output, steps=self.config.max_steps)
 
-    def decayed(self) -> Iterable[Tensor]:
+    def l2_parameters(self) -> Iterable[Tensor]:
         """The weights that l2 regularisation shrinks: the first layer's."""
         return (self.first.w,)
 
@@ -97,11 +97,11 @@ class Filter(nn.Module):
     each is taken when it has listened k steps.
     """
 
-    def __init__(self, inputs: int, outputs: int, *, order: int, noise: Noise):
+    def __init__(self, inputs: int, outputs: int, *, order: int, rng: RandomStream):
         super().__init__()
-        self.w, self.b = glorot(noise, order + 1, inputs, outputs), zeros(noise, 1, outputs)
+        self.w, self.b = glorot(rng, order + 1, inputs, outputs), zeros(rng, 1, outputs)
 
     def forward(self, x: Tensor | SparseMatrix, adjacency: Adjacency) -> Tensor:
-        mapped = side_by_side(x, self.w)  # (runs, terms, nodes, outputs)
-        states = listen(Chebyshev(), mapped.flatten(0, 1), adjacency, steps=mapped.shape[1] - 1, noise=None)
+        mapped = stacked_matmul(x, self.w)  # (runs, terms, nodes, outputs)
+        states = propagate(Chebyshev(), mapped.flatten(0, 1), adjacency, steps=mapped.shape[1] - 1, rng=None)
         return sum((z.view_as(mapped)[:, k] for k, z in enumerate(states)), start=self.b)

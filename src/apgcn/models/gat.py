@@ -9,22 +9,22 @@ from typing import ClassVar
 from torch import Tensor, nn
 from torch.nn import functional
 
-from apgcn._utils.validation import check_share, check_whole
+from apgcn._utils.validation import check_fraction, check_int
 from apgcn.data.graph import Graph
 from apgcn.data.registry import AMAZON_GRAPHS
-from apgcn.models.base import ModelSettings, Network, heard, stored_features
-from apgcn.models.presets import AP_GCN, PPNP, Given, protocol
+from apgcn.models.base import ModelConfig, Network, heard, stored_features
+from apgcn.models.presets import AP_GCN, PPNP, Preset, protocol
 from apgcn.nn.layers import dropout, glorot, zeros
-from apgcn.nn.propagation import Propagated
-from apgcn.ops.device_graph import GraphTensors
-from apgcn.ops.rng import Noise
-from apgcn.ops.sparse import Pattern, SparseMatrix, pair_sums, row_softmax
+from apgcn.nn.propagation import PropagationOutput
+from apgcn.ops.device_graph import DeviceGraph
+from apgcn.ops.rng import RandomStream
+from apgcn.ops.sparse import CSRStructure, SparseMatrix, edge_add, edge_softmax
 
 SLOPE = 0.2  # of the leaky ReLU below zero
 
 
 @dataclass(frozen=True)
-class GATSettings(ModelSettings):
+class GATConfig(ModelConfig):
     """What can be chosen about GAT: `heads` of `hidden` channels each in the first layer, one head in the second.
 
     `dropout` is that of the layers' inputs and of the attention.
@@ -33,32 +33,34 @@ class GATSettings(ModelSettings):
     name: ClassVar[str] = "gat"
     title: ClassVar[str] = "GAT"
     citation: ClassVar[str] = "Velickovic et al., ICLR 2018; settings of the PPNP paper"
-    given: ClassVar[tuple[Given, ...]] = (
+    given: ClassVar[tuple[Preset, ...]] = (
         protocol("published"),
-        Given("published", PPNP, {"heads": 8, "hidden": 8, "dropout": 0.6, "l2": 0.01}),
+        Preset("published", PPNP, {"heads": 8, "hidden_channels": 8, "dropout": 0.6, "l2": 0.01}),
         protocol("paper", AMAZON_GRAPHS),
-        Given("paper", AP_GCN, {"dropout": 0.5, "l2": 0.0}, AMAZON_GRAPHS),
-        Given("paper", "as published; the AP-GCN paper says 64 units", {"heads": 8, "hidden": 8}, AMAZON_GRAPHS),
+        Preset("paper", AP_GCN, {"dropout": 0.5, "l2": 0.0}, AMAZON_GRAPHS),
+        Preset(
+            "paper", "as published; the AP-GCN paper says 64 units", {"heads": 8, "hidden_channels": 8}, AMAZON_GRAPHS
+        ),
     )
-    to_need_less: ClassVar[str] = "make heads or hidden smaller"
+    memory_advice: ClassVar[str] = "make heads or hidden smaller"
     max_steps: ClassVar[int] = 2
 
     heads: int = 8
-    hidden: int = 8
+    hidden_channels: int = 8
     dropout: float = 0.6
 
     def __post_init__(self) -> None:
-        check_whole("heads", self.heads)
-        check_whole("hidden", self.hidden)
-        check_share("dropout", self.dropout)
+        check_int("heads", self.heads)
+        check_int("hidden_channels", self.hidden_channels)
+        check_fraction("dropout", self.dropout)
 
-    def build(self, graph: GraphTensors, noise: Noise) -> GAT:
+    def build(self, graph: DeviceGraph, rng: RandomStream) -> GAT:
         """A pack of networks for a graph, one per run of the noise."""
-        return GAT(self, features=graph.num_features, classes=graph.classes, noise=noise)
+        return GAT(self, features=graph.num_features, classes=graph.classes, rng=rng)
 
     def floats_per_run(self, graph: Graph) -> int:
         """About how many numbers one run of a pack keeps in memory while it trains."""
-        width = self.heads * self.hidden
+        width = self.heads * self.hidden_channels
         messages = heard(graph) * (12 * self.heads + 3 * max(width, graph.num_classes) + 12)
         states = 12 * graph.num_nodes * (width + graph.num_classes)
         return 8 * stored_features(graph) + states + messages + 8 * graph.num_features * width
@@ -73,20 +75,20 @@ class GAT(Network):
     l2 shrinks the first layer's map.
     """
 
-    def __init__(self, settings: GATSettings, *, features: int, classes: int, noise: Noise):
+    def __init__(self, config: GATConfig, *, features: int, classes: int, rng: RandomStream):
         super().__init__()
-        self.settings = settings
-        self.first = Attention(features, settings.hidden, heads=settings.heads, noise=noise)
-        self.second = Attention(settings.heads * settings.hidden, classes, heads=1, noise=noise)
+        self.config = config
+        self.first = Attention(features, config.hidden_channels, heads=config.heads, rng=rng)
+        self.second = Attention(config.heads * config.hidden_channels, classes, heads=1, rng=rng)
 
-    def forward(self, graph: GraphTensors, noise: Noise | None = None) -> Propagated:
+    def forward(self, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
         """Logits of all nodes. With noise this is training, without it evaluation."""
-        pattern, rate = graph.adjacency.pattern, self.settings.dropout
-        h = functional.elu(self.first(dropout(graph.features, rate, noise), pattern, rate, noise))
-        output = self.second(dropout(h, rate, noise), pattern, rate, noise)
-        return Propagated.everywhere(output, steps=2)
+        structure, rate = graph.adjacency.structure, self.config.dropout
+        h = functional.elu(self.first(dropout(graph.features, rate, rng), structure, rate, rng))
+        output = self.second(dropout(h, rate, rng), structure, rate, rng)
+        return PropagationOutput.everywhere(output, steps=2)
 
-    def decayed(self) -> Iterable[Tensor]:
+    def l2_parameters(self) -> Iterable[Tensor]:
         """The weights that l2 regularisation shrinks: the first layer's."""
         return (self.first.w,)
 
@@ -101,20 +103,22 @@ class Attention(nn.Module):
     Edge weights have no say in it. The heads stand side by side in the output, (runs, nodes, heads * outputs).
     """
 
-    def __init__(self, inputs: int, outputs: int, *, heads: int, noise: Noise):
+    def __init__(self, inputs: int, outputs: int, *, heads: int, rng: RandomStream):
         super().__init__()
         self.heads = heads
-        self.w, self.b = glorot(noise, inputs, heads * outputs), zeros(noise, 1, heads * outputs)
-        self.own, self.other = glorot(noise, heads, outputs), glorot(noise, heads, outputs)
+        self.w, self.b = glorot(rng, inputs, heads * outputs), zeros(rng, 1, heads * outputs)
+        self.own, self.other = glorot(rng, heads, outputs), glorot(rng, heads, outputs)
 
-    def forward(self, x: Tensor | SparseMatrix, pattern: Pattern, rate: float, noise: Noise | None) -> Tensor:
+    def forward(
+        self, x: Tensor | SparseMatrix, structure: CSRStructure, rate: float, rng: RandomStream | None
+    ) -> Tensor:
         g = x @ self.w
         runs, nodes, _ = g.shape
         g = g.view(runs, nodes, self.heads, -1).transpose(1, 2)  # (runs, heads, nodes, outputs)
         own, other = ((g * part[:, :, None]).sum(-1).flatten(0, 1) for part in (self.own, self.other))
-        e = functional.leaky_relu(pair_sums(pattern, own, other), SLOPE)
-        attention = row_softmax(pattern, e)  # (runs * heads, entries)
-        if noise is not None and rate > 0:
-            attention = attention * noise.keep(self.heads, pattern.entries, rate=rate).flatten(0, 1).to(attention)
-        said = SparseMatrix(pattern, attention) @ g.flatten(0, 1)
+        e = functional.leaky_relu(edge_add(structure, own, other), SLOPE)
+        attention = edge_softmax(structure, e)  # (runs * heads, entries)
+        if rng is not None and rate > 0:
+            attention = attention * rng.dropout_mask(self.heads, structure.nnz, rate=rate).flatten(0, 1).to(attention)
+        said = SparseMatrix(structure, attention) @ g.flatten(0, 1)
         return said.view(runs, self.heads, nodes, -1).transpose(1, 2).flatten(2) + self.b

@@ -8,51 +8,51 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from apgcn._utils.validation import check_share, check_whole
+from apgcn._utils.validation import check_fraction, check_int
 from apgcn.data.graph import Graph
 from apgcn.data.registry import AMAZON_GRAPHS
-from apgcn.models.base import ModelSettings, Network, heard, stored_features
-from apgcn.models.presets import AP_GCN, PPNP, Given, protocol
+from apgcn.models.base import ModelConfig, Network, heard, stored_features
+from apgcn.models.presets import AP_GCN, PPNP, Preset, protocol
 from apgcn.nn.layers import dropout, glorot, zeros
 from apgcn.nn.operators import dropped_matrices
-from apgcn.nn.propagation import Propagated
-from apgcn.ops.device_graph import GraphTensors
-from apgcn.ops.rng import Noise
+from apgcn.nn.propagation import PropagationOutput
+from apgcn.ops.device_graph import DeviceGraph
+from apgcn.ops.rng import RandomStream
 
 
 @dataclass(frozen=True)
-class GCNSettings(ModelSettings):
+class GCNConfig(ModelConfig):
     """What can be chosen about a GCN of two layers; `edge_dropout` takes entries of the normalised matrix."""
 
     name: ClassVar[str] = "gcn"
     title: ClassVar[str] = "GCN"
     citation: ClassVar[str] = "Kipf and Welling, ICLR 2017; settings of the PPNP paper"
-    given: ClassVar[tuple[Given, ...]] = (
+    given: ClassVar[tuple[Preset, ...]] = (
         protocol("published"),
-        Given("published", PPNP, {"hidden": 64, "dropout": 0.5, "edge_dropout": 0.5, "l2": 0.02}),
+        Preset("published", PPNP, {"hidden_channels": 64, "dropout": 0.5, "edge_dropout": 0.5, "l2": 0.02}),
         protocol("paper", AMAZON_GRAPHS),
-        Given("paper", AP_GCN, {"hidden": 64, "dropout": 0.5, "edge_dropout": 0.5, "l2": 0.0}, AMAZON_GRAPHS),
+        Preset("paper", AP_GCN, {"hidden_channels": 64, "dropout": 0.5, "edge_dropout": 0.5, "l2": 0.0}, AMAZON_GRAPHS),
     )
     max_steps: ClassVar[int] = 2
-    by_rows: ClassVar[bool] = True
+    row_shardable: ClassVar[bool] = True
 
-    hidden: int = 64
+    hidden_channels: int = 64
     dropout: float = 0.5
     edge_dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        check_whole("hidden", self.hidden)
-        check_share("dropout", self.dropout)
-        check_share("edge_dropout", self.edge_dropout)
+        check_int("hidden_channels", self.hidden_channels)
+        check_fraction("dropout", self.dropout)
+        check_fraction("edge_dropout", self.edge_dropout)
 
-    def build(self, graph: GraphTensors, noise: Noise) -> GCN:
+    def build(self, graph: DeviceGraph, rng: RandomStream) -> GCN:
         """A pack of networks for a graph, one per run of the noise."""
-        return GCN(self, features=graph.num_features, classes=graph.classes, noise=noise)
+        return GCN(self, features=graph.num_features, classes=graph.classes, rng=rng)
 
     def floats_per_run(self, graph: Graph) -> int:
         """About how many numbers one run of a pack keeps in memory while it trains."""
-        hidden = graph.num_nodes * self.hidden
-        weights = graph.num_features * self.hidden
+        hidden = graph.num_nodes * self.hidden_channels
+        weights = graph.num_features * self.hidden_channels
         answers = 12 * graph.num_nodes * graph.num_classes
         return 16 * stored_features(graph) + 10 * hidden + answers + 10 * heard(graph) + 8 * weights
 
@@ -74,21 +74,21 @@ class GCN(Network):
         Draws the initial weights.
     """
 
-    def __init__(self, settings: GCNSettings, *, features: int, classes: int, noise: Noise):
+    def __init__(self, config: GCNConfig, *, features: int, classes: int, rng: RandomStream):
         super().__init__()
-        self.settings = settings
-        self.w_1, self.b_1 = glorot(noise, features, settings.hidden), zeros(noise, 1, settings.hidden)
-        self.w_2, self.b_2 = glorot(noise, settings.hidden, classes), zeros(noise, 1, classes)
+        self.config = config
+        self.w_1, self.b_1 = glorot(rng, features, config.hidden_channels), zeros(rng, 1, config.hidden_channels)
+        self.w_2, self.b_2 = glorot(rng, config.hidden_channels, classes), zeros(rng, 1, classes)
 
-    def forward(self, graph: GraphTensors, noise: Noise | None = None) -> Propagated:
+    def forward(self, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
         """Logits of all nodes. With noise this is training, without it evaluation."""
-        rate = self.settings.dropout
-        a_1, a_2 = dropped_matrices(graph.adjacency.normalized, self.settings.edge_dropout, steps=2, noise=noise)
-        x = dropout(graph.features, rate, noise)
+        rate = self.config.dropout
+        a_1, a_2 = dropped_matrices(graph.adjacency.normalized, self.config.edge_dropout, steps=2, rng=rng)
+        x = dropout(graph.features, rate, rng)
         h = (a_1 @ (x @ self.w_1) + self.b_1).relu()
-        output = a_2 @ (dropout(h, rate, noise) @ self.w_2) + self.b_2
-        return Propagated.everywhere(output, steps=2)
+        output = a_2 @ (dropout(h, rate, rng) @ self.w_2) + self.b_2
+        return PropagationOutput.everywhere(output, steps=2)
 
-    def decayed(self) -> Iterable[Tensor]:
+    def l2_parameters(self) -> Iterable[Tensor]:
         """The weights that l2 regularisation shrinks: the first layer's."""
         return (self.w_1,)

@@ -16,12 +16,18 @@ AP_GCN = "AP-GCN paper, Section V"
 PPNP = "PPNP paper (Gasteiger et al., ICLR 2019), to the best of our knowledge"
 
 
-TEXT = {"learning_rate": 0.01, "patience": 100, "max_epochs": 10_000, "watch": "stopping", "stop_on": "either"}
-PROGRAM = {**TEXT, "watch": "regularised", "stop_on": "tie"}
+TEXT = {
+    "learning_rate": 0.01,
+    "patience": 100,
+    "max_epochs": 10_000,
+    "monitor": "stopping",
+    "early_stop_mode": "either",
+}
+PROGRAM = {**TEXT, "monitor": "regularised", "early_stop_mode": "tie"}
 
 
 @dataclass(frozen=True)
-class Given:
+class Preset:
     """Settings that somebody chose for a model.
 
     Parameters
@@ -50,20 +56,20 @@ class Given:
         return not self.datasets or dataset in self.datasets
 
 
-def protocol(kind: Kind, datasets: tuple[str, ...] = ()) -> Given:
+def protocol(kind: Kind, datasets: tuple[str, ...] = ()) -> Preset:
     """How everything is trained, unless a model says otherwise: the protocol of the PPNP paper, which AP-GCN's took.
 
     The published numbers come from the PPNP paper's program, which keeps patience a little longer than the text says.
     """
     if kind == "published":
-        return Given(kind, "program of the PPNP paper (github.com/gasteigerjo/ppnp)", PROGRAM, datasets)
-    return Given(kind, f"protocol of the {PPNP}", TEXT, datasets)
+        return Preset(kind, "program of the PPNP paper (github.com/gasteigerjo/ppnp)", PROGRAM, datasets)
+    return Preset(kind, f"protocol of the {PPNP}", TEXT, datasets)
 
 
-def as_on_amazon(values: Mapping[str, Any]) -> tuple[Given, Given]:
+def as_on_amazon(values: Mapping[str, Any]) -> tuple[Preset, Preset]:
     """The paper's way with the Amazon graphs, no l2, for a model that its authors did not run there."""
     source = "as the AP-GCN paper did on Amazon, though not with this model"
-    return protocol("paper", AMAZON_GRAPHS), Given("paper", source, {**values, "l2": 0.0}, AMAZON_GRAPHS)
+    return protocol("paper", AMAZON_GRAPHS), Preset("paper", source, {**values, "l2": 0.0}, AMAZON_GRAPHS)
 
 
 class Sourced(NamedTuple):
@@ -73,7 +79,7 @@ class Sourced(NamedTuple):
     source: str
 
 
-def kinds_for(model: Any, dataset: str) -> list[str]:
+def presets_for(model: Any, dataset: str) -> list[str]:
     """The kinds of settings that a model (its class of settings) has for a graph.
 
     The first is the one behind the paper's tables: what its authors ran where they ran the model themselves, and
@@ -82,7 +88,7 @@ def kinds_for(model: Any, dataset: str) -> list[str]:
     return [kind for kind in KINDS if any(one.kind == kind and one.is_for(dataset) for one in model.given)]
 
 
-def settings_given(model: Any, dataset: str, kind: str | None = None) -> dict[str, Sourced]:
+def preset_values(model: Any, dataset: str, kind: str | None = None) -> dict[str, Sourced]:
     """A model's settings of one kind for a graph, by name; without a kind, those behind the paper's tables.
 
     Raises
@@ -90,7 +96,7 @@ def settings_given(model: Any, dataset: str, kind: str | None = None) -> dict[st
     UnknownName, InvalidInput
         If there is no such kind, or the model has none of it for this graph.
     """
-    there = kinds_for(model, dataset)
+    there = presets_for(model, dataset)
     if kind is not None and kind not in KINDS:
         raise UnknownName("kind of settings", kind, KINDS)
     if kind is not None and kind not in there:

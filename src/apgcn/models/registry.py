@@ -12,32 +12,32 @@ from scipy import sparse
 
 from apgcn.data.graph import Graph
 from apgcn.errors import UnknownName
-from apgcn.models.base import ModelSettings
-from apgcn.ops.device_graph import GraphTensors
-from apgcn.ops.rng import Noise
+from apgcn.models.base import ModelConfig
+from apgcn.ops.device_graph import DeviceGraph
+from apgcn.ops.rng import RandomStream
 
 FILES = {  # and the class of settings in each
-    "apgcn": "APGCNSettings",
-    "vgcn": "VGCNSettings",
-    "gcn": "GCNSettings",
-    "ngcn": "NGCNSettings",
-    "gat": "GATSettings",
-    "jk": "JKSettings",
-    "btfp": "BtFPSettings",
-    "ppnp": "PPNPSettings",
-    "appnp": "APPNPSettings",
-    "arma": "ARMASettings",
-    "cheb": "ChebSettings",
-    "ap_appnp": "APAPPNPSettings",
-    "ap_arma": "APARMASettings",
+    "apgcn": "APGCNConfig",
+    "vgcn": "VGCNConfig",
+    "gcn": "GCNConfig",
+    "ngcn": "NGCNConfig",
+    "gat": "GATConfig",
+    "jk": "JKConfig",
+    "btfp": "BtFPConfig",
+    "ppnp": "PPNPConfig",
+    "appnp": "APPNPConfig",
+    "arma": "ARMAConfig",
+    "cheb": "ChebConfig",
+    "ap_appnp": "APAPPNPConfig",
+    "ap_arma": "APARMAConfig",
 }
 
 _SETTINGS = [getattr(import_module(f"apgcn.models.{file}"), kind) for file, kind in FILES.items()]
 
-MODELS: Mapping[str, Any] = MappingProxyType({settings.name: settings for settings in _SETTINGS})
+MODELS: Mapping[str, Any] = MappingProxyType({config.name: config for config in _SETTINGS})
 
 
-def settings_of(model: str) -> Any:
+def config_class(model: str) -> Any:
     """The class that holds what can be chosen about a model."""
     try:
         return MODELS[model]
@@ -45,10 +45,10 @@ def settings_of(model: str) -> Any:
         raise UnknownName("model", model, MODELS) from None
 
 
-def count_weights(settings: ModelSettings, *, features: int, classes: int) -> int:
+def count_weights(config: ModelConfig, *, features: int, classes: int) -> int:
     """How many numbers one network learns on a graph with so many features and classes."""
-    if not settings.has_weights:
+    if not config.has_weights:
         return 0
     node = Graph(sparse.csr_matrix((1, 1)), features=sparse.csr_matrix((1, features)), labels=np.array([classes - 1]))
-    network = settings.build(GraphTensors.of(node), Noise([0]))  # weights do not depend on how many nodes there are
+    network = config.build(DeviceGraph.of(node), RandomStream([0]))  # weights do not depend on how many nodes there are
     return sum(weight.numel() for weight in network.parameters())

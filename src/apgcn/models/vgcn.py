@@ -5,33 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from apgcn.models.gcn import GCNSettings
-from apgcn.models.presets import PPNP, Given, protocol
+from apgcn.models.gcn import GCNConfig
+from apgcn.models.presets import PPNP, Preset, protocol
 
 
 @dataclass(frozen=True)
-class VGCNSettings(GCNSettings):
+class VGCNConfig(GCNConfig):
     """A GCN's settings, with the first ones that were published; the network is the same."""
 
     name: ClassVar[str] = "vgcn"
     title: ClassVar[str] = "V.GCN"
     citation: ClassVar[str] = "Kipf and Welling, ICLR 2017"
-    given: ClassVar[tuple[Given, ...]] = (
+    given: ClassVar[tuple[Preset, ...]] = (
         protocol("published"),
-        Given(
+        Preset(
             "published",
             PPNP,
             {
-                "hidden": 16,
+                "hidden_channels": 16,
                 "dropout": 0.5,
                 "edge_dropout": 0.0,
                 "l2": 5e-4,
-                "stop_on": "loss",
+                "early_stop_mode": "loss",
                 "patience": 10,
                 "max_epochs": 200,
             },
         ),
     )
 
-    hidden: int = 16
+    hidden_channels: int = 16
     edge_dropout: float = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
-from apgcn._utils.validation import check_share, check_whole
+from apgcn._utils.validation import check_fraction, check_int
 from apgcn.nn.apgcn_conv import AdaptivePropagation
 
 
@@ -51,8 +51,8 @@ class APGCN(nn.Module):
         super().__init__()
         sizes = {"in_channels": in_channels, "hidden_channels": hidden_channels, "out_channels": out_channels}
         for name, value in sizes.items():
-            check_whole(name, value)
-        check_share("dropout", dropout)
+            check_int(name, value)
+        check_fraction("dropout", dropout)
         self.in_channels, self.hidden_channels, self.out_channels = in_channels, hidden_channels, out_channels
         self.dropout = dropout
         self.lin1 = nn.Linear(in_channels, hidden_channels)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from apgcn._utils.validation import check_share, check_truth, check_whole
+from apgcn._utils.validation import check_bool, check_fraction, check_int
 from apgcn.errors import InvalidInput
 from apgcn.nn import halting
 from apgcn.nn.gcn_propagation import NormalizedPropagation
@@ -65,10 +65,10 @@ class AdaptivePropagation(nn.Module):
         freeze_halted: bool = False,
     ):
         super().__init__()
-        check_whole("channels", channels)
-        check_whole("max_steps", max_steps)
-        check_share("epsilon", epsilon)
-        check_truth("freeze_halted", freeze_halted)
+        check_int("channels", channels)
+        check_int("max_steps", max_steps)
+        check_fraction("epsilon", epsilon)
+        check_bool("freeze_halted", freeze_halted)
         if operator is not None and not callable(operator):
             raise InvalidInput(f"operator must be a step to call, such as GCNConv(16, 16), got {operator!r}.")
         self.channels = channels
@@ -106,7 +106,7 @@ class AdaptivePropagation(nn.Module):
             if self.freeze_halted:
                 filled = filled + asked[-1].detach()
         z, h = torch.stack(states), torch.stack(asked)  # (T + 1, ..., nodes, channels), (T, ..., nodes)
-        steps = halting.stopping_times(h, epsilon=self.epsilon)
+        steps = halting.halting_steps(h, epsilon=self.epsilon)
         remainder = halting.remainders(h, steps)
         output = halting.combine(z, halting.step_weights(h, steps, remainder).to(z.dtype), steps)
         return (output, steps, remainder) if return_steps else output

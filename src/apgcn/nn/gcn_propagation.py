@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from apgcn._utils.validation import check_share
+from apgcn._utils.validation import check_fraction
 from apgcn.errors import InvalidInput
 
 
@@ -62,7 +62,7 @@ class NormalizedPropagation(nn.Module):
 
     def __init__(self, dropout: float = 0.0):
         super().__init__()
-        check_share("dropout", dropout)
+        check_fraction("dropout", dropout)
         self.dropout = dropout
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:

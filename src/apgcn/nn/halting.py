@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 
-def stopping_times(h: Tensor, *, epsilon: float = 0.01) -> Tensor:
+def halting_steps(h: Tensor, *, epsilon: float = 0.01) -> Tensor:
     """Turn per-step halting probabilities into a stopping time for every node.
 
         K_i = the first k with h_i^1 + ... + h_i^k >= 1 - epsilon, and T where the budget is never filled
@@ -28,7 +28,7 @@ def stopping_times(h: Tensor, *, epsilon: float = 0.01) -> Tensor:
     Examples
     --------
     >>> h = torch.tensor([[0.995, 0.4, 0.1], [0.5, 0.7, 0.1], [0.5, 0.7, 0.1]])
-    >>> stopping_times(h).tolist()
+    >>> halting_steps(h).tolist()
     [1, 2, 3]
     """
     unfilled = h[:-1].detach().cumsum(0) < 1 - epsilon  # the T-th step is the last for everyone

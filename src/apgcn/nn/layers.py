@@ -9,43 +9,43 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from apgcn.ops.dispatch import loops_for
-from apgcn.ops.kernels.sparse_linear import HiddenLayer
-from apgcn.ops.rng import Noise
+from apgcn.ops.dispatch import select_kernels
+from apgcn.ops.kernels.sparse_linear import SparseLinear
+from apgcn.ops.rng import RandomStream
 from apgcn.ops.sparse import SparseMatrix
 
 Values = TypeVar("Values", bound=Tensor | SparseMatrix)
 
 
-def dropout(x: Values, rate: float, noise: Noise | None) -> Values:
+def dropout(x: Values, rate: float, rng: RandomStream | None) -> Values:
     """Set each value to zero with probability `rate` and enlarge the others to make up for it.
 
     Without noise, which means in evaluation, x comes back as it is. Of a sparse matrix only the stored values are
     touched; those that all runs share become one set per run.
     """
-    if noise is None or rate == 0:
+    if rng is None or rate == 0:
         return x
     if isinstance(x, SparseMatrix):
-        return SparseMatrix(x.pattern, x.dropped, noise.toss(x.pattern.entries, rate=rate))  # type: ignore[return-value]
+        return SparseMatrix(x.structure, x.dropped, rng.packed_dropout_mask(x.structure.nnz, rate=rate))  # type: ignore[return-value]
     shape = x.shape if x.ndim == 2 else x.shape[1:]  # (nodes, channels), shared or per run
-    return x * noise.keep(*shape, rate=rate).to(x)  # type: ignore[return-value]
+    return x * rng.dropout_mask(*shape, rate=rate).to(x)  # type: ignore[return-value]
 
 
-def glorot(noise: Noise, *shape: int) -> nn.Parameter:
+def glorot(rng: RandomStream, *shape: int) -> nn.Parameter:
     """A weight of shape (runs, *shape), uniform in +-sqrt(6 / (inputs + outputs)) (Glorot and Bengio, 2010).
 
     Inputs and outputs are the last two of the shape; axes before them count stacks or heads.
     """
     bound = math.sqrt(6 / (shape[-2] + shape[-1]))
-    return nn.Parameter((2 * noise.uniform(*shape) - 1) * bound)
+    return nn.Parameter((2 * rng.uniform(*shape) - 1) * bound)
 
 
-def zeros(noise: Noise, *shape: int) -> nn.Parameter:
+def zeros(rng: RandomStream, *shape: int) -> nn.Parameter:
     """A bias of shape (runs, *shape) that starts at nothing."""
-    return nn.Parameter(torch.zeros(noise.runs, *shape, device=noise.device))
+    return nn.Parameter(torch.zeros(rng.runs, *shape, device=rng.device))
 
 
-def side_by_side(x: Tensor | SparseMatrix, weights: Tensor) -> Tensor:
+def stacked_matmul(x: Tensor | SparseMatrix, weights: Tensor) -> Tensor:
     """x times several weights (runs, stacks, inputs, outputs) in one wide product: (runs, stacks, nodes, outputs)."""
     runs, stacks, inputs, outputs = weights.shape
     wide = x @ weights.transpose(1, 2).reshape(runs, inputs, stacks * outputs)
@@ -66,15 +66,19 @@ class Linear(nn.Module):
     returned : (runs, nodes, outputs)
     """
 
-    def __init__(self, inputs: int, outputs: int, *, noise: Noise):
+    def __init__(self, inputs: int, outputs: int, *, rng: RandomStream):
         super().__init__()
         bound = 1 / math.sqrt(inputs)
-        self.weight = nn.Parameter((2 * noise.uniform(inputs, outputs) - 1) * bound)
-        self.bias = nn.Parameter((2 * noise.uniform(1, outputs) - 1) * bound)
+        self.weight = nn.Parameter((2 * rng.uniform(inputs, outputs) - 1) * bound)
+        self.bias = nn.Parameter((2 * rng.uniform(1, outputs) - 1) * bound)
 
     def forward(self, x: Tensor | SparseMatrix) -> Tensor:
         if isinstance(x, Tensor) and x.ndim == 3:
-            return torch.baddbmm(self.bias, x, self.weight) if x.is_cuda else _Turned.apply(x, self.weight) + self.bias
+            return (
+                torch.baddbmm(self.bias, x, self.weight)
+                if x.is_cuda
+                else _TransposedMatmul.apply(x, self.weight) + self.bias
+            )
         return x @ self.weight + self.bias
 
     def extra_repr(self) -> str:
@@ -82,7 +86,7 @@ class Linear(nn.Module):
         return f"{inputs}, {outputs}, runs={runs}"
 
 
-class _Turned(torch.autograd.Function):
+class _TransposedMatmul(torch.autograd.Function):
     """x W as (W' x')', for dense x of many rows and W of few columns.
 
     The library for products on a processor is six times as fast with a short first factor as with a narrow second one.
@@ -101,33 +105,33 @@ class _Turned(torch.autograd.Function):
         return to_x, to_weight
 
 
-class TwoLayers(nn.Module):
+class MLP(nn.Module):
     """ReLU(x W_1 + b_1) W_2 + b_2 at every node, dropout before each layer. Shapes as in `Linear`."""
 
-    def __init__(self, inputs: int, hidden: int, outputs: int, *, rate: float, noise: Noise):
+    def __init__(self, inputs: int, hidden_channels: int, outputs: int, *, rate: float, rng: RandomStream):
         super().__init__()
         self.rate = rate
-        self.first = Linear(inputs, hidden, noise=noise)
-        self.second = Linear(hidden, outputs, noise=noise)
+        self.first = Linear(inputs, hidden_channels, rng=rng)
+        self.second = Linear(hidden_channels, outputs, rng=rng)
 
-    def forward(self, x: Tensor | SparseMatrix, noise: Noise | None = None) -> Tensor:
-        kernels = self._kernels(x, noise)
+    def forward(self, x: Tensor | SparseMatrix, rng: RandomStream | None = None) -> Tensor:
+        kernels = self._kernels(x, rng)
         if isinstance(x, SparseMatrix) and kernels:
-            return self.second(self._hidden(x, noise, kernels))
-        h = self.first(dropout(x, self.rate, noise)).relu()
-        return self.second(dropout(h, self.rate, noise))
+            return self.second(self._hidden(x, rng, kernels))
+        h = self.first(dropout(x, self.rate, rng)).relu()
+        return self.second(dropout(h, self.rate, rng))
 
-    def _kernels(self, x: Tensor | SparseMatrix, noise: Noise | None) -> ModuleType | None:
+    def _kernels(self, x: Tensor | SparseMatrix, rng: RandomStream | None) -> ModuleType | None:
         """The loops that compute the hidden layer, if there are any for these features."""
-        if isinstance(x, Tensor) or x.values.requires_grad or (x.rather_dense and noise is None):
+        if isinstance(x, Tensor) or x.values.requires_grad or (x.rather_dense and rng is None):
             return None
         width = self.first.bias.shape[-1]
-        return loops_for(self.first.weight, x.values, rows=max(x.pattern.shape), width=width)
+        return select_kernels(self.first.weight, x.values, rows=max(x.structure.shape), width=width)
 
-    def _hidden(self, x: SparseMatrix, noise: Noise | None, kernels: ModuleType) -> Tensor:
+    def _hidden(self, x: SparseMatrix, rng: RandomStream | None, kernels: ModuleType) -> Tensor:
         """The hidden layer after dropout, in a written-out loop."""
         weight, bias = self.first.weight, self.first.bias
-        x = dropout(x, self.rate, noise)
-        tosses = noise is not None and self.rate > 0
-        coins = noise.toss(x.pattern.shape[0], bias.shape[-1], rate=self.rate) if noise and tosses else None
-        return HiddenLayer.apply(weight, bias, x.pattern, torch.atleast_2d(x.values), x.coins, coins, kernels)
+        x = dropout(x, self.rate, rng)
+        tosses = rng is not None and self.rate > 0
+        mask = rng.packed_dropout_mask(x.structure.shape[0], bias.shape[-1], rate=self.rate) if rng and tosses else None
+        return SparseLinear.apply(weight, bias, x.structure, torch.atleast_2d(x.values), x.mask, mask, kernels)

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from apgcn._utils.validation import check_share, check_whole
+from apgcn._utils.validation import check_fraction, check_int
 from apgcn.ops.device_graph import Adjacency
-from apgcn.ops.kernels.adaptive_propagation import Matrices
-from apgcn.ops.rng import Coins, Noise, keep_factor
-from apgcn.ops.sparse import Pattern, SparseMatrix
+from apgcn.ops.kernels.adaptive_propagation import PropagationMatrices
+from apgcn.ops.rng import PackedMask, RandomStream, dropout_scale
+from apgcn.ops.sparse import CSRStructure, SparseMatrix
 
 Step = Callable[[int, Tensor], Tensor]
 
@@ -32,7 +32,7 @@ class Operator(Protocol):
     of it at once: then written-out loops can take over, see `kernels.listening`.
     """
 
-    def begin(self, seeds: Tensor, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> Step:
+    def begin(self, z0: Tensor, adjacency: Adjacency, *, steps: int, rng: RandomStream | None) -> Step:
         """Get ready for `steps` steps from seeds of shape (runs, nodes, channels)."""
         ...
 
@@ -49,14 +49,14 @@ class NormalizedAdjacency:
     edge_dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        check_share("edge_dropout", self.edge_dropout)
+        check_fraction("edge_dropout", self.edge_dropout)
 
-    def begin(self, seeds: Tensor, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> Step:
-        matrices = step_matrices(adjacency, self.edge_dropout, steps=steps, noise=noise)
+    def begin(self, z0: Tensor, adjacency: Adjacency, *, steps: int, rng: RandomStream | None) -> Step:
+        matrices = step_matrices(adjacency, self.edge_dropout, steps=steps, rng=rng)
         return lambda k, z: matrices[k - 1] @ z
 
-    def matrices(self, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> Matrices:
-        return _normalized(adjacency, self.edge_dropout, steps=steps, noise=noise)
+    def matrices(self, adjacency: Adjacency, *, steps: int, rng: RandomStream | None) -> PropagationMatrices:
+        return _normalized(adjacency, self.edge_dropout, steps=steps, rng=rng)
 
 
 @dataclass(frozen=True)
@@ -72,25 +72,25 @@ class PageRank:
     renormalize: bool = True
 
     def __post_init__(self) -> None:
-        check_share("teleport", self.teleport)
-        check_share("edge_dropout", self.edge_dropout)
+        check_fraction("teleport", self.teleport)
+        check_fraction("edge_dropout", self.edge_dropout)
 
-    def begin(self, seeds: Tensor, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> Step:
+    def begin(self, z0: Tensor, adjacency: Adjacency, *, steps: int, rng: RandomStream | None) -> Step:
         if self.renormalize:
-            matrices = step_matrices(adjacency, self.edge_dropout, steps=steps, noise=noise)
+            matrices = step_matrices(adjacency, self.edge_dropout, steps=steps, rng=rng)
         else:
-            matrices = dropped_matrices(adjacency.normalized, self.edge_dropout, steps=steps, noise=noise)
-        home = self.teleport * seeds
+            matrices = dropped_matrices(adjacency.normalized, self.edge_dropout, steps=steps, rng=rng)
+        home = self.teleport * z0
         return lambda k, z: (1 - self.teleport) * (matrices[k - 1] @ z) + home
 
-    def matrices(self, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> Matrices:
+    def matrices(self, adjacency: Adjacency, *, steps: int, rng: RandomStream | None) -> PropagationMatrices:
         if self.renormalize:
-            all_steps = _normalized(adjacency, self.edge_dropout, steps=steps, noise=noise)
+            all_steps = _normalized(adjacency, self.edge_dropout, steps=steps, rng=rng)
         else:
             whole = adjacency.normalized
-            coins = _tossed(whole.pattern, self.edge_dropout, steps=steps, noise=noise)
+            mask = _tossed(whole.structure, self.edge_dropout, steps=steps, rng=rng)
             given = {"keeps_loops": False, "renormalize": False, "exchange": adjacency.exchange}
-            all_steps = Matrices(whole.pattern, whole.values, coins=coins, **given)
+            all_steps = PropagationMatrices(whole.structure, whole.values, mask=mask, **given)
         return all_steps._replace(decay=1 - self.teleport, home=self.teleport)
 
 
@@ -104,9 +104,9 @@ class Chebyshev:
     M = D^-1/2 A D^-1/2, no node hearing itself.
     """
 
-    def begin(self, seeds: Tensor, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> Step:
-        matrix = adjacency.normalized_without_loops
-        before = [torch.zeros_like(seeds)]  # z^(k-2), once k is 2 or more
+    def begin(self, z0: Tensor, adjacency: Adjacency, *, steps: int, rng: RandomStream | None) -> Step:
+        matrix = adjacency.normalized_without_self_loops
+        before = [torch.zeros_like(z0)]  # z^(k-2), once k is 2 or more
 
         def step(k: int, z: Tensor) -> Tensor:
             earlier, before[0] = before[0], z
@@ -132,20 +132,20 @@ class ARMA(nn.Module):
         Says how many runs there are; nothing is drawn.
     """
 
-    def __init__(self, *, channels: int, noise: Noise, teleport: float = 0.1, edge_dropout: float = 0.5):
+    def __init__(self, *, channels: int, rng: RandomStream, teleport: float = 0.1, edge_dropout: float = 0.5):
         super().__init__()
-        check_whole("channels", channels)
-        check_share("teleport", teleport)
-        check_share("edge_dropout", edge_dropout)
+        check_int("channels", channels)
+        check_fraction("teleport", teleport)
+        check_fraction("edge_dropout", edge_dropout)
         self.teleport, self.edge_dropout = teleport, edge_dropout
         start = math.log(max(1, channels - 1) * SAME / (1 - SAME))  # before the softmax
-        same = start * torch.eye(channels, device=noise.device).repeat(noise.runs, 1, 1)
+        same = start * torch.eye(channels, device=rng.device).repeat(rng.runs, 1, 1)
         self.w, self.v = nn.Parameter(same), nn.Parameter(same.clone())  # (runs, from channels, to channels)
 
-    def begin(self, seeds: Tensor, adjacency: Adjacency, *, steps: int, noise: Noise | None) -> Step:
-        matrices = dropped_matrices(adjacency.normalized_without_loops, self.edge_dropout, steps=steps, noise=noise)
+    def begin(self, z0: Tensor, adjacency: Adjacency, *, steps: int, rng: RandomStream | None) -> Step:
+        matrices = dropped_matrices(adjacency.normalized_without_self_loops, self.edge_dropout, steps=steps, rng=rng)
         w, v = (1 - self.teleport) * self.w.softmax(1), self.teleport * self.v.softmax(1)
-        home = seeds @ v
+        home = z0 @ v
         return lambda k, z: matrices[k - 1] @ (z @ w) + home
 
     def extra_repr(self) -> str:
@@ -153,40 +153,40 @@ class ARMA(nn.Module):
 
 
 # By name, each from the number of channels and a noise that says how many runs there are; most need neither.
-OPERATORS: Mapping[str, Callable[[int, Noise], Any]] = {
-    "NormalizedAdjacency": lambda channels, noise: NormalizedAdjacency(),
-    "PageRank": lambda channels, noise: PageRank(),
-    "PageRank of PPNP": lambda channels, noise: PageRank(renormalize=False),
-    "Chebyshev": lambda channels, noise: Chebyshev(),
-    "ARMA": lambda channels, noise: ARMA(channels=channels, noise=noise),
+OPERATORS: Mapping[str, Callable[[int, RandomStream], Any]] = {
+    "NormalizedAdjacency": lambda channels, rng: NormalizedAdjacency(),
+    "PageRank": lambda channels, rng: PageRank(),
+    "PageRank of PPNP": lambda channels, rng: PageRank(renormalize=False),
+    "Chebyshev": lambda channels, rng: Chebyshev(),
+    "ARMA": lambda channels, rng: ARMA(channels=channels, rng=rng),
 }
 
 
-def _normalized(adjacency: Adjacency, rate: float, *, steps: int, noise: Noise | None) -> Matrices:
+def _normalized(adjacency: Adjacency, rate: float, *, steps: int, rng: RandomStream | None) -> PropagationMatrices:
     """`step_matrices`, for written-out loops."""
-    coins = _tossed(adjacency.pattern, rate, steps=steps, noise=noise)
+    mask = _tossed(adjacency.structure, rate, steps=steps, rng=rng)
     given = {"keeps_loops": True, "renormalize": True, "exchange": adjacency.exchange}
-    return Matrices(adjacency.pattern, adjacency.weights, coins=coins, **given)
+    return PropagationMatrices(adjacency.structure, adjacency.weights, mask=mask, **given)
 
 
-def _tossed(pattern: Pattern, rate: float, *, steps: int, noise: Noise | None) -> Coins | None:
-    return None if noise is None or rate == 0 else noise.toss(steps, pattern.entries, rate=rate)
+def _tossed(structure: CSRStructure, rate: float, *, steps: int, rng: RandomStream | None) -> PackedMask | None:
+    return None if rng is None or rate == 0 else rng.packed_dropout_mask(steps, structure.nnz, rate=rate)
 
 
-def step_matrices(adjacency: Adjacency, rate: float, *, steps: int, noise: Noise | None) -> list[SparseMatrix]:
+def step_matrices(adjacency: Adjacency, rate: float, *, steps: int, rng: RandomStream | None) -> list[SparseMatrix]:
     """A_1, ..., A_steps: the normalised adjacency, fresh edge dropout in each."""
-    if noise is None or rate == 0:
+    if rng is None or rate == 0:
         return [adjacency.normalized] * steps
-    kept = noise.keep(steps, adjacency.pattern.entries, rate=rate).to(adjacency.weights)
-    dropped = drop_edges(adjacency, kept, factor=keep_factor(rate))  # (runs, steps, entries)
+    kept = rng.dropout_mask(steps, adjacency.structure.nnz, rate=rate).to(adjacency.weights)
+    dropped = drop_edges(adjacency, kept, factor=dropout_scale(rate))  # (runs, steps, entries)
     return adjacency.normalize(dropped.unbind(1))
 
 
-def dropped_matrices(matrix: SparseMatrix, rate: float, *, steps: int, noise: Noise | None) -> list[SparseMatrix]:
+def dropped_matrices(matrix: SparseMatrix, rate: float, *, steps: int, rng: RandomStream | None) -> list[SparseMatrix]:
     """The same matrix for every step, fresh dropout of its entries in each; what is left is not normalised again."""
-    if noise is None or rate == 0:
+    if rng is None or rate == 0:
         return [matrix] * steps
-    kept = noise.keep(steps, matrix.pattern.entries, rate=rate).to(matrix.values)  # (runs, steps, entries)
+    kept = rng.dropout_mask(steps, matrix.structure.nnz, rate=rate).to(matrix.values)  # (runs, steps, entries)
     return [replace(matrix, values=values) for values in (kept * matrix.values).unbind(1)]
 
 

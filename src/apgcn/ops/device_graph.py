@@ -13,7 +13,7 @@ from scipy import sparse
 from torch import Tensor
 
 from apgcn.data.graph import Graph
-from apgcn.ops.sparse import Pattern, SparseMatrix
+from apgcn.ops.sparse import CSRStructure, SparseMatrix
 
 
 class Adjacency:
@@ -34,14 +34,14 @@ class Adjacency:
     exchange: Any = None
 
     def __init__(self, adjacency: sparse.csr_matrix, *, device: torch.device | str, dtype: torch.dtype):
-        heard = heard_matrix(adjacency)
-        self.pattern = Pattern(heard, device=device)
+        heard = adjacency_with_self_loops(adjacency)
+        self.structure = CSRStructure(heard, device=device)
         self.weights = torch.as_tensor(heard.data, device=device, dtype=dtype)
-        self.loops = (self.pattern.rows == self.pattern.columns).to(dtype)
+        self.loops = (self.structure.rows == self.structure.columns).to(dtype)
 
     @property
     def nodes(self) -> int:
-        return self.pattern.shape[0]
+        return self.structure.shape[0]
 
     @cached_property
     def normalized(self) -> SparseMatrix:
@@ -49,26 +49,26 @@ class Adjacency:
         return self.normalize([self.weights])[0]
 
     @cached_property
-    def normalized_without_loops(self) -> SparseMatrix:
+    def normalized_without_self_loops(self) -> SparseMatrix:
         """D^-1/2 A D^-1/2, with D the row sums of A, or 1 for who hears nobody but may be heard (directed edges)."""
         weights = self.weights * (1 - self.loops)
-        sums = SparseMatrix(self.pattern, weights).row_sums()
+        sums = SparseMatrix(self.structure, weights).row_sums()
         return self.scaled([weights], [sums.masked_fill(sums == 0, 1).rsqrt()])[0]
 
     def normalize(self, weights: Sequence[Tensor]) -> list[SparseMatrix]:
         """D^-1/2 W D^-1/2 of several sets of weights, with D the row sums of each W, which must be positive."""
-        return self.scaled(weights, [SparseMatrix(self.pattern, one).row_sums().rsqrt() for one in weights])
+        return self.scaled(weights, [SparseMatrix(self.structure, one).row_sums().rsqrt() for one in weights])
 
     def scaled(self, weights: Sequence[Tensor], scales: Sequence[Tensor]) -> list[SparseMatrix]:
         """Several sets of weights, rows and columns of each times a number of every node."""
         matrices = []
         for values, scale in zip(weights, scales, strict=True):
-            to_row, to_column = (scale.index_select(-1, end) for end in (self.pattern.rows, self.pattern.columns))
-            matrices.append(SparseMatrix(self.pattern, values * to_row * to_column))
+            to_row, to_column = (scale.index_select(-1, end) for end in (self.structure.rows, self.structure.columns))
+            matrices.append(SparseMatrix(self.structure, values * to_row * to_column))
         return matrices
 
 
-def heard_matrix(adjacency: sparse.csr_matrix) -> sparse.csr_matrix:
+def adjacency_with_self_loops(adjacency: sparse.csr_matrix) -> sparse.csr_matrix:
     """Row i lists whom i hears: an edge from i to j is heard by j, and everybody hears itself, with weight 1."""
     heard = adjacency.T.tocsr()
     heard = (heard - sparse.diags(heard.diagonal()) + sparse.eye(heard.shape[0])).tocsr()
@@ -77,7 +77,7 @@ def heard_matrix(adjacency: sparse.csr_matrix) -> sparse.csr_matrix:
 
 
 @dataclass(frozen=True, eq=False)
-class GraphTensors:
+class DeviceGraph:
     """A graph on a device.
 
     Attributes
@@ -94,12 +94,10 @@ class GraphTensors:
     classes: int
 
     @classmethod
-    def of(
-        cls, graph: Graph, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
-    ) -> GraphTensors:
+    def of(cls, graph: Graph, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> DeviceGraph:
         """Lay a graph on a device."""
         return cls(
-            features=features_of(graph.features, device=device, dtype=dtype),
+            features=features_to_device(graph.features, device=device, dtype=dtype),
             adjacency=Adjacency(graph.adjacency, device=device, dtype=dtype),
             labels=torch.as_tensor(graph.labels.copy(), device=device),
             classes=graph.num_classes,
@@ -107,14 +105,14 @@ class GraphTensors:
 
     @property
     def num_features(self) -> int:
-        return (self.features.pattern if isinstance(self.features, SparseMatrix) else self.features).shape[1]
+        return (self.features.structure if isinstance(self.features, SparseMatrix) else self.features).shape[1]
 
 
-def features_of(
+def features_to_device(
     features: sparse.csr_matrix | np.ndarray, *, device: torch.device | str, dtype: torch.dtype = torch.float32
 ) -> SparseMatrix | Tensor:
     """Features on a device, sparse or dense as they are."""
     if isinstance(features, np.ndarray):
         return torch.as_tensor(features.copy(), device=device, dtype=dtype)
     values = torch.as_tensor(features.data.copy(), device=device, dtype=dtype)
-    return SparseMatrix(Pattern(features, device=device), values)
+    return SparseMatrix(CSRStructure(features, device=device), values)

@@ -2,7 +2,7 @@
 
 Every one of them has a plain twin in PyTorch, its reference in the tests, which is used wherever this says None: where
 numba or Triton is not installed or does not work (Triton needs a C compiler), in double precision, for very wide rows,
-on another GPU than the present one, inside `plainly()`.
+on another GPU than the present one, inside `reference_kernels()`.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from apgcn._utils.process import uninterrupted
 PLACES = {"cpu": ("numba", "apgcn.ops.kernels.cpu"), "cuda": ("triton", "apgcn.ops.kernels.gpu")}
 
 WIDEST = 512  # floats of a row: it must find room in registers or be cut by the compiler, which takes it long
-MOST_PLACES = 2**31  # in a matrix on a GPU, whose loops count them in 32 bits
+MAX_PLACES = 2**31  # in a matrix on a GPU, whose loops count them in 32 bits
 
 _wanted = True
 
 
-def loops_for(*tensors: Tensor, rows: int, width: int) -> ModuleType | None:
+def select_kernels(*tensors: Tensor, rows: int, width: int) -> ModuleType | None:
     """`kernels.cpu` or `kernels.gpu`, if it takes these tensors and matrices of so many rows and columns."""
     device = tensors[0].device
     if width > WIDEST or any(one.dtype != torch.float32 for one in tensors):
         return None
-    if device.type == "cuda" and rows * width >= MOST_PLACES:
+    if device.type == "cuda" and rows * width >= MAX_PLACES:
         return None
-    return loops_on(device)
+    return kernels_for_device(device)
 
 
-def loops_on(device: torch.device) -> ModuleType | None:
+def kernels_for_device(device: torch.device) -> ModuleType | None:
     """The same, whatever the tensors. Triton compiles for the present GPU alone."""
     if not _wanted or (device.type == "cuda" and device.index not in (None, torch.cuda.current_device())):
         return None
@@ -47,7 +47,7 @@ def loops_on(device: torch.device) -> ModuleType | None:
 
 
 @contextmanager
-def plainly() -> Iterator[None]:
+def reference_kernels() -> Iterator[None]:
     """PyTorch's own calls alone inside the block."""
     global _wanted
     before, _wanted = _wanted, False

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from apgcn.ops.dispatch import loops_on
+from apgcn.ops.dispatch import kernels_for_device
 
 GAMMA = 0x9E3779B97F4A7C15
 MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
@@ -24,29 +24,29 @@ WORDS_PER_EPOCH = 2**32
 TWO_FLOATS = 0x4000000040000000  # two float32 side by side, each with bit 30 alone: 2.0
 
 
-def seed_of(*parts: object) -> int:
+def derive_seed(*parts: object) -> int:
     """64 bits that depend on all parts: the start of a tape."""
     text = "/".join(str(part) for part in parts)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
-class Noise:
+class RandomStream:
     """The tapes of a pack of runs, read side by side.
 
     Parameters
     ----------
     seeds : sequence of int
-        One start per run, see `seed_of`.
+        One start per run, see `derive_seed`.
 
     Examples
     --------
-    >>> together, alone = Noise([7, 8]), Noise([8])
+    >>> together, alone = RandomStream([7, 8]), RandomStream([8])
     >>> bool((together.uniform(3)[1] == alone.uniform(3)[0]).all())
     True
     """
 
-    def __init__(self, seeds: Sequence[int], *, device: torch.device | str = "cpu"):
-        self._starts = torch.tensor([_signed(seed) for seed in seeds], device=device)[:, None]  # (runs, 1)
+    def __init__(self, z0: Sequence[int], *, device: torch.device | str = "cpu"):
+        self._starts = torch.tensor([_signed(seed) for seed in z0], device=device)[:, None]  # (runs, 1)
         self._epoch = self._starts.clone()  # where the present epoch begins
         self._ramp = self._starts.new_empty(0)
         self._position = 0  # how many words of the epoch were read
@@ -72,32 +72,32 @@ class Noise:
         """Go on with some of the runs, given by their positions in the pack."""
         self._starts, self._epoch = self._starts[runs], self._epoch[runs]
 
-    def words(self, count: int) -> Tensor:
+    def random_bits(self, count: int) -> Tensor:
         """The next random 64-bit words, of shape (runs, count)."""
         first, self._position = self._position, self._position + count
-        if kernels := loops_on(self.device):
-            return kernels.words(self._epoch, first, count)
+        if kernels := kernels_for_device(self.device):
+            return kernels.random_bits(self._epoch, first, count)
         if len(self._ramp) < count:
             self._ramp = torch.arange(count, device=self.device) * _signed(GAMMA)
         return _mix(self._epoch + _signed(first * GAMMA) + self._ramp[:count])
 
     def uniform(self, *shape: int) -> Tensor:
         """Numbers from [0, 1), multiples of 2^-24, of shape (runs, *shape)."""
-        words = self.words(math.prod(shape))
+        words = self.random_bits(math.prod(shape))
         return ((words >> 40) & 0xFFFFFF).float().mul_(2.0**-24).view(self.runs, *shape)
 
-    def keep(self, *shape: int, rate: float) -> Tensor:
+    def dropout_mask(self, *shape: int, rate: float) -> Tensor:
         """What dropout multiplies with: 0 with probability `rate`, else 1 / (1 - rate); shape (runs, *shape)."""
-        return self.toss(*shape, rate=rate).factors()
+        return self.packed_dropout_mask(*shape, rate=rate).factors()
 
-    def toss(self, *shape: int, rate: float) -> Coins:
+    def packed_dropout_mask(self, *shape: int, rate: float) -> PackedMask:
         """The same, not yet unpacked."""
         per_word = 62 if rate == 0.5 else 8
-        return Coins(self.words(-(-math.prod(shape) // per_word)), shape, rate)
+        return PackedMask(self.random_bits(-(-math.prod(shape) // per_word)), shape, rate)
 
 
 @dataclass(frozen=True, eq=False)
-class Coins:
+class PackedMask:
     """Which values a dropout keeps, packed as they were drawn.
 
     A fair coin costs one bit, any other one byte: other rates are rounded to multiples of 1/256, and the factor with
@@ -126,7 +126,7 @@ class Coins:
     @property
     def factor(self) -> float:
         """What the values that stay are multiplied with."""
-        return keep_factor(self.rate)
+        return dropout_scale(self.rate)
 
     def factors(self) -> Tensor:
         """0 or the factor, of shape (runs, *shape).
@@ -145,8 +145,8 @@ class Coins:
         return kept.view(len(self.words), *self.shape)
 
 
-def keep_factor(rate: float) -> float:
-    """What `Noise.keep` gives the values that stay, so that the expectation stays: 1 / (1 - rate), rate as rounded."""
+def dropout_scale(rate: float) -> float:
+    """What `RandomStream.keep` gives the values that stay, so that the expectation stays: 1 / (1 - rate), rate as rounded."""
     return 256 / (256 - _dropped_bytes(rate))
 
 

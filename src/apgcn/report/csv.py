@@ -7,12 +7,12 @@ import io
 from collections.abc import Iterable
 
 from apgcn._utils.formatting import printable
-from apgcn.benchmark.artifacts import Exhibit
+from apgcn.benchmark.artifacts import Artifact
 
 
-def spreadsheet(exhibits: Iterable[Exhibit]) -> str:
+def spreadsheet(artifacts: Iterable[Artifact]) -> str:
     """The values of all rows; a column that a table does not have stays empty."""
-    rows = [{"table": exhibit.name, **row} for exhibit in exhibits for row in exhibit.table.rows]
+    rows = [{"table": artifact.name, **row} for artifact in artifacts for row in artifact.table.rows]
     names = list(dict.fromkeys(name for row in rows for name in row)) or ["table"]
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")

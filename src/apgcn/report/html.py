@@ -9,7 +9,7 @@ from typing import Any
 
 from apgcn import __version__
 from apgcn._utils.atomic import file_to_write, write_whole
-from apgcn.benchmark.artifacts import Exhibit
+from apgcn.benchmark.artifacts import Artifact
 from apgcn.benchmark.store import Store
 from apgcn.errors import InvalidInput, MissingPackage
 from apgcn.report.plots import drawn, plotly_script
@@ -18,9 +18,9 @@ from apgcn.report.provenance import behind, usual_settings
 HERE = Path(__file__).parent
 
 
-def page(store: Store, exhibits: Sequence[Exhibit], *, title: str) -> str:
+def page(store: Store, artifacts: Sequence[Artifact], *, title: str) -> str:
     """The page as HTML. All that comes from records is escaped."""
-    shown = [_section(exhibit) for exhibit in exhibits]
+    shown = [_section(artifact) for artifact in artifacts]
     figures = [panel.pop("figure") for section in shown for panel in section["panels"]]
     for number, panel in enumerate(panel for section in shown for panel in section["panels"]):
         panel["number"] = number
@@ -32,7 +32,7 @@ def page(store: Store, exhibits: Sequence[Exhibit], *, title: str) -> str:
             version=__version__,
             runs=len(store.records),
             sections=shown,
-            glance=_glance(exhibits),
+            glance=_glance(artifacts),
             style=_markup((HERE / "page.css").read_text(encoding="utf-8")),
             script=_markup((HERE / "page.js").read_text(encoding="utf-8")),
             plotly=_markup(plotly_script() if figures else ""),
@@ -41,36 +41,36 @@ def page(store: Store, exhibits: Sequence[Exhibit], *, title: str) -> str:
     )
 
 
-def write_page(path: Path, store: Store, exhibits: Sequence[Exhibit], *, title: str) -> None:
+def write_page(path: Path, store: Store, artifacts: Sequence[Artifact], *, title: str) -> None:
     """Write the page whole or not at all; a page that is there is replaced."""
     path = file_to_write(path, option="--html", example="report.html")
     if path in store.files:
         raise InvalidInput(f"--html must not name a file of the store, but {path} is one; name another one.")
-    text = page(store, exhibits, title=title)
+    text = page(store, artifacts, title=title)
     write_whole(path, lambda file: file.write(text.encode()))
 
 
-def _section(exhibit: Exhibit) -> dict[str, Any]:
-    run, not_run = exhibit.table.divided()
+def _section(artifact: Artifact) -> dict[str, Any]:
+    run, not_run = artifact.table.divided()
     return {
-        "name": exhibit.name,
-        "heading": exhibit.heading,
+        "name": artifact.name,
+        "heading": artifact.heading,
         "table": run,
         "not_run": not_run,
-        "notes": exhibit.notes,
-        "panels": [{"title": panel.title, "figure": drawn(panel)} for panel in exhibit.panels if panel.series],
-        "behind": behind(exhibit.records) if exhibit.records else exhibit.origin,
-        "usual": usual_settings(exhibit.records),
+        "notes": artifact.notes,
+        "panels": [{"title": panel.title, "figure": drawn(panel)} for panel in artifact.panels if panel.series],
+        "behind": behind(artifact.records) if artifact.records else artifact.origin,
+        "usual": usual_settings(artifact.records),
     }
 
 
-def _glance(exhibits: Sequence[Exhibit]) -> list[dict[str, Any]]:
+def _glance(artifacts: Sequence[Artifact]) -> list[dict[str, Any]]:
     """AP-GCN on every graph, in a few words, for the top of the page."""
     return [
-        {**row, "cells": dict(zip(exhibit.table.headings, cells, strict=True))}
-        for exhibit in exhibits
-        if exhibit.name in ("table2", "table3")
-        for row, cells in zip(exhibit.table.rows, exhibit.table.cells, strict=True)
+        {**row, "cells": dict(zip(artifact.table.headings, cells, strict=True))}
+        for artifact in artifacts
+        if artifact.name in ("table2", "table3")
+        for row, cells in zip(artifact.table.rows, artifact.table.cells, strict=True)
         if row["model"] == "apgcn" and row["runs"]
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from apgcn.benchmark.artifacts import Exhibit
+from apgcn.benchmark.artifacts import Artifact
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -21,20 +21,20 @@ SPECIAL = {
 }
 
 
-def latex(exhibits: Iterable[Exhibit]) -> str:
+def latex(artifacts: Iterable[Artifact]) -> str:
     """One `table` per exhibit; the notes stand above it as comments."""
-    return "\n\n".join(map(_table, exhibits))
+    return "\n\n".join(map(_table, artifacts))
 
 
-def _table(exhibit: Exhibit) -> str:
-    table = exhibit.table
+def _table(artifact: Artifact) -> str:
+    table = artifact.table
     alignment = "".join("l" if column.words else "r" for column in table.columns)
     lines = [
-        *(f"% {' '.join(note.split())}" for note in exhibit.notes),
+        *(f"% {' '.join(note.split())}" for note in artifact.notes),
         r"\begin{table}[t]",
         r"\centering",
-        rf"\caption{{{escaped(exhibit.title[0].upper() + exhibit.title[1:])}.}}",
-        rf"\label{{tab:{exhibit.name}}}",
+        rf"\caption{{{escaped(artifact.title[0].upper() + artifact.title[1:])}.}}",
+        rf"\label{{tab:{artifact.name}}}",
         rf"\begin{{tabular}}{{{alignment}}}",
         _row(table.headings),
         r"\hline",

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from apgcn.benchmark.artifacts import Exhibit, Table
+from apgcn.benchmark.artifacts import Artifact, ArtifactTable
 
 
-def markdown(exhibits: Iterable[Exhibit]) -> str:
+def markdown(artifacts: Iterable[Artifact]) -> str:
     """Every exhibit under a heading of its own, with its notes."""
     return "\n\n".join(
-        "\n\n".join([f"## {_plain(exhibit.heading)}", markdown_table(exhibit.table), *map(_plain, exhibit.notes)])
-        for exhibit in exhibits
+        "\n\n".join([f"## {_plain(artifact.heading)}", markdown_table(artifact.table), *map(_plain, artifact.notes)])
+        for artifact in artifacts
     )
 
 
-def markdown_table(table: Table) -> str:
+def markdown_table(table: ArtifactTable) -> str:
     """The columns that readers see.
 
-    >>> from apgcn.benchmark.artifacts import Column
-    >>> columns = (Column("model", lambda row: row["model"], words=True), Column("runs", lambda row: str(row["runs"])))
-    >>> print(markdown_table(Table(columns, ({"model": "a|b", "runs": 3},))))
+    >>> from apgcn.benchmark.artifacts import ArtifactColumn
+    >>> columns = (ArtifactColumn("model", lambda row: row["model"], words=True), ArtifactColumn("runs", lambda row: str(row["runs"])))
+    >>> print(markdown_table(ArtifactTable(columns, ({"model": "a|b", "runs": 3},))))
     | model | runs |
     |---|--:|
     | a\\|b | 3 |

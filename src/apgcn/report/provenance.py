@@ -4,54 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from apgcn.benchmark.aggregate import Mean
-from apgcn.benchmark.artifacts import Column, Row, Table
-from apgcn.benchmark.config import Condition, defaults
-from apgcn.benchmark.formatting import GRAPH, MODEL, RUNS, model_title, number, settings_text
+from apgcn.benchmark.aggregate import Summary
+from apgcn.benchmark.artifacts import ArtifactColumn, ArtifactTable, Row
+from apgcn.benchmark.config import RunConfig, defaults
+from apgcn.benchmark.formatting import GRAPH, MODEL, RUNS, hyperparameters_text, model_title, number
 from apgcn.benchmark.records import Record
 
 COLUMNS = (
     GRAPH,
     MODEL,
-    Column("labels a class", lambda row: str(row["labels"])),
+    ArtifactColumn("labels a class", lambda row: str(row["labels"])),
     RUNS,
-    Column("epochs", lambda row: number(row["epochs"], 0)),
-    Column("seconds a run", lambda row: number(row["seconds"], 1)),
-    Column("diverged", lambda row: str(row["diverged"])),
-    Column("other settings than default", lambda row: row["settings"], words=True),
-    Column("hardware", lambda row: row["hardware"], words=True),
-    Column("versions", lambda row: row["versions"], words=True),
-    Column("command", lambda row: row["command"], words=True),
+    ArtifactColumn("epochs", lambda row: number(row["epochs"], 0)),
+    ArtifactColumn("seconds a run", lambda row: number(row["seconds"], 1)),
+    ArtifactColumn("diverged", lambda row: str(row["diverged"])),
+    ArtifactColumn("other settings than default", lambda row: row["hyperparameters"], words=True),
+    ArtifactColumn("hardware", lambda row: row["hardware"], words=True),
+    ArtifactColumn("versions", lambda row: row["versions"], words=True),
+    ArtifactColumn("command", lambda row: row["command"], words=True),
 )
 
 
-def behind(records: Iterable[Record]) -> Table:
+def behind(records: Iterable[Record]) -> ArtifactTable:
     """One line per condition; where its records differ in hardware, versions or command, all are named."""
-    groups: dict[Condition, list[Record]] = {}
+    groups: dict[RunConfig, list[Record]] = {}
     for record in records:
-        groups.setdefault(record.condition, []).append(record)
-    return Table(COLUMNS, tuple(_row(condition, members) for condition, members in groups.items()))
+        groups.setdefault(record.run_config, []).append(record)
+    return ArtifactTable(COLUMNS, tuple(_row(run_config, members) for run_config, members in groups.items()))
 
 
 def usual_settings(records: Iterable[Record]) -> list[str]:
     """The defaults of the models that these records are of, so that nothing is left unsaid."""
     models = dict.fromkeys(record.model for record in records)
     return [
-        f"Defaults of {model_title(model)}: {settings_text(defaults(model))}." for model in models if defaults(model)
+        f"Defaults of {model_title(model)}: {hyperparameters_text(defaults(model))}."
+        for model in models
+        if defaults(model)
     ]
 
 
-def _row(condition: Condition, records: list[Record]) -> Row:
-    mean = Mean.of(records)
+def _row(run_config: RunConfig, records: list[Record]) -> Row:
+    mean = Summary.of(records)
     return {
-        "dataset": condition.dataset,
-        "model": condition.model,
-        "labels": condition.per_class,
+        "dataset": run_config.dataset,
+        "model": run_config.model,
+        "labels": run_config.train_per_class,
         "runs": mean.runs,
         "epochs": mean.epochs,
         "seconds": mean.seconds / max(1, mean.runs),
         "diverged": mean.diverged,
-        "settings": settings_text(condition.chosen) or "none",
+        "hyperparameters": hyperparameters_text(run_config.chosen) or "none",
         "hardware": _all(f"{record.hardware} ({record.device})" for record in records),
         "versions": _all(
             ", ".join(f"{name} {version}" for name, version in record.versions.items()) for record in records

@@ -11,23 +11,23 @@ import torch
 from apgcn._utils.validation import as_plain
 from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput
-from apgcn.models.base import ModelSettings
-from apgcn.ops.device_graph import GraphTensors
+from apgcn.models.base import ModelConfig
+from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.devices import memory_of, one_thread, resolve
-from apgcn.ops.dispatch import loops_on
-from apgcn.training.config import TrainingSettings
+from apgcn.ops.dispatch import kernels_for_device
+from apgcn.training.config import TrainingConfig
 from apgcn.training.runs import Run, RunResult, check_run
-from apgcn.training.trainer import Progress, train_pack
+from apgcn.training.trainer import Progress, train_batch
 
-MOST_ON_CPU = 8  # more gains little on a small graph, and on a large one leaves the processor's caches
+MAX_ON_CPU = 8  # more gains little on a small graph, and on a large one leaves the processor's caches
 SHARE = 0.6  # of the memory may be taken by a pack
 
 
 def train(
     graph: Graph,
     runs: Sequence[Run],
-    model: ModelSettings,
-    training: TrainingSettings = TrainingSettings(),
+    model: ModelConfig,
+    training: TrainingConfig = TrainingConfig(),
     *,
     device: torch.device | str = "cpu",
     progress: Callable[[Progress], None] | None = None,
@@ -53,9 +53,9 @@ def train(
 
     Examples
     --------
-    >>> from apgcn import APGCNSettings, benchmark_runs, clean, load
+    >>> from apgcn import APGCNConfig, benchmark_runs, clean, load
     >>> graph = clean(load("cora"))
-    >>> result, = train(graph, benchmark_runs(graph, 1), APGCNSettings(), TrainingSettings(max_epochs=3))
+    >>> result, = train(graph, benchmark_runs(graph, 1), APGCNConfig(), TrainingConfig(max_epochs=3))
     >>> result.logits.shape, result.steps.shape, result.epochs
     ((2485, 7), (2485,), 3)
     """
@@ -65,10 +65,10 @@ def train(
     most = pack_size(graph, model, place)
     results: dict[int, RunResult] = {}
     with one_thread():
-        tensors = GraphTensors.of(graph, device=place)
+        tensors = DeviceGraph.of(graph, device=place)
         for numbers in divide(runs, most=most):
             report = _among(progress, done=len(results), all_runs=len(runs), pack=len(numbers)) if progress else None
-            trained = train_pack(tensors, [runs[number] for number in numbers], model, training, report)
+            trained = train_batch(tensors, [runs[number] for number in numbers], model, training, report)
             results.update(zip(numbers, trained, strict=True))
     return [results[number] for number in range(len(runs))]
 
@@ -77,9 +77,9 @@ def _checked(runs: Any, graph: Any, model: Any, training: Any) -> list[Run]:
     """The runs as a list, if they can be trained on this graph."""
     if not isinstance(graph, Graph):
         raise InvalidInput(f"graph must be a Graph, such as clean(load('cora')), got {type(graph).__name__}.")
-    if not isinstance(training, TrainingSettings):
+    if not isinstance(training, TrainingConfig):
         raise InvalidInput(f"training must be TrainingSettings(...), got {training!r}.")
-    if not isinstance(model, ModelSettings):
+    if not isinstance(model, ModelConfig):
         raise InvalidInput(f"model must be the settings of a model, such as APGCNSettings(), got {model!r}.")
     if graph.num_features == 0 or graph.num_classes == 0:
         raise InvalidInput(f"{graph.name} must have at least one feature and one label to be trained on.")
@@ -120,7 +120,7 @@ def evenly(members: Sequence[Any], *, most: int) -> list[list[Any]]:
     return [list(members[start:end]) for start, end in pairwise(bounds)]
 
 
-def fitting(graph: Graph, model: ModelSettings, device: torch.device, *, workers: int = 1) -> int:
+def fitting(graph: Graph, model: ModelConfig, device: torch.device, *, workers: int = 1) -> int:
     """How many runs of this graph fit into this device's memory, when `workers` packs train at once.
 
     Raises
@@ -130,15 +130,15 @@ def fitting(graph: Graph, model: ModelSettings, device: torch.device, *, workers
     """
     shared, per_run = 4 * model.floats_shared(graph), bytes_per_run(graph, model, device)
     memory = memory_of(device) // workers
-    share = f"for each of {workers} workers; use fewer, {model.to_need_less}" if workers > 1 else model.to_need_less
+    share = f"for each of {workers} workers; use fewer, {model.memory_advice}" if workers > 1 else model.memory_advice
     what = f"one run of {model.title} on {graph.name}"
     check_fits(shared + per_run, memory, device, what=what, advice=share)
     return max(1, (int(SHARE * memory) - shared) // per_run)
 
 
-def bytes_per_run(graph: Graph, model: ModelSettings, device: torch.device) -> int:
+def bytes_per_run(graph: Graph, model: ModelConfig, device: torch.device) -> int:
     """About how much memory one run of a pack takes while it trains."""
-    saved = model.floats_saved(graph) if loops_on(device) else 0
+    saved = model.floats_saved(graph) if kernels_for_device(device) else 0
     return 4 * (model.floats_per_run(graph) - saved)
 
 
@@ -151,10 +151,10 @@ def check_fits(need: int, memory: int, device: torch.device, *, what: str, advic
         )
 
 
-def pack_size(graph: Graph, model: ModelSettings, device: torch.device, *, workers: int = 1) -> int:
+def pack_size(graph: Graph, model: ModelConfig, device: torch.device, *, workers: int = 1) -> int:
     """How many runs of this graph go into a pack on this device, when `workers` packs train at once; see `fitting`."""
     most = fitting(graph, model, device, workers=workers)
-    return most if device.type == "cuda" else min(most, MOST_ON_CPU)
+    return most if device.type == "cuda" else min(most, MAX_ON_CPU)
 
 
 def _among(progress: Callable[[Progress], None], *, done: int, all_runs: int, pack: int) -> Callable[[Progress], None]:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import torch
 
-from apgcn.models.base import ModelSettings
-from apgcn.ops.device_graph import GraphTensors
+from apgcn.models.base import ModelConfig
+from apgcn.ops.device_graph import DeviceGraph
 from apgcn.training.loss import Nodes
 from apgcn.training.runs import Evaluation, HistoryLog, Run, RunResult
 
 
 @torch.no_grad()
-def solved(graph: GraphTensors, runs: Sequence[Run], model: ModelSettings) -> list[RunResult]:
+def solved(graph: DeviceGraph, runs: Sequence[Run], model: ModelConfig) -> list[RunResult]:
     """The runs' answers, told as if they were found in one epoch. The stopping nodes have no say."""
     train = Nodes.of([run.split.train for run in runs], graph.labels, what="training")
     stop = Nodes.of([run.split.stopping for run in runs], graph.labels, what="stopping")

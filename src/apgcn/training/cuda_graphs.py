@@ -16,14 +16,14 @@ import torch
 Result = TypeVar("Result")
 
 
-class SharedMemory:
+class GraphMemoryPool:
     """Where recorded works keep what they need between the beginning and the end, one after the other."""
 
     def __init__(self, device: torch.device):
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
 
-class Repeated(Generic[Result]):
+class CUDAGraphRunner(Generic[Result]):
     """Work to be done again and again on the same tensors, which it changes in place.
 
     What it returns is overwritten the next time. The first time it is done as it stands, so that everything it needs is
@@ -33,7 +33,7 @@ class Repeated(Generic[Result]):
     runs.
     """
 
-    def __init__(self, memory: SharedMemory):
+    def __init__(self, memory: GraphMemoryPool):
         self._memory = memory
         self._records = memory.pool is not None
         self._done_before = False
@@ -67,7 +67,7 @@ class Repeated(Generic[Result]):
 
 
 @contextmanager
-def own_stream(device: torch.device) -> Iterator[None]:
+def side_stream(device: torch.device) -> Iterator[None]:
     """Inside the block a GPU's work is queued apart from other work, which recording it demands."""
     if device.type != "cuda":
         yield

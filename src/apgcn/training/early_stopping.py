@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from apgcn.training.config import StopOn
+from apgcn.training.config import EarlyStopMode
 
 
 class EarlyStopping:
@@ -13,8 +13,8 @@ class EarlyStopping:
 
     The best epoch has the highest stopping accuracy; ties are broken by the lower watched loss. Patience is reset when
     either the accuracy or the loss is better than ever before; a run is finished when it has been without such an
-    improvement for `patience` epochs. With `stop_on="tie"` being as good as the best resets patience, too. With
-    `stop_on="loss"` accuracy has no say: the best epoch has the lowest loss, and only that resets patience.
+    improvement for `patience` epochs. With `early_stop_mode="tie"` being as good as the best resets patience, too. With
+    `early_stop_mode="loss"` accuracy has no say: the best epoch has the lowest loss, and only that resets patience.
 
     Attributes
     ----------
@@ -22,9 +22,11 @@ class EarlyStopping:
         The epoch of it, counted from 1.
     """
 
-    def __init__(self, runs: int, *, patience: int, stop_on: StopOn = "either", device: torch.device | str = "cpu"):
+    def __init__(
+        self, runs: int, *, patience: int, early_stop_mode: EarlyStopMode = "either", device: torch.device | str = "cpu"
+    ):
         self.patience = patience
-        self.stop_on = stop_on
+        self.early_stop_mode = early_stop_mode
         self.last_improvement = torch.zeros(runs, dtype=torch.int64, device=device)
         self.best_accuracy = torch.full((runs,), -1.0, dtype=torch.float64, device=device)
         self.loss_at_best = torch.full((runs,), torch.inf, device=device)
@@ -36,13 +38,13 @@ class EarlyStopping:
         A run that was finished before is never at its best again. Everything is changed in place.
         """
         going = epoch - 1 - self.last_improvement < self.patience
-        if self.stop_on == "loss":
+        if self.early_stop_mode == "loss":
             accuracy = torch.zeros_like(accuracy)  # all equal: ties, which the loss breaks
         accuracy = accuracy.masked_fill(~loss.isfinite(), -1.0)  # a run that has diverged is never at its best
         higher, equal = accuracy > self.best_accuracy, (accuracy == self.best_accuracy) & loss.isfinite()
         best = higher | (equal & (loss < self.loss_at_best))
         improved = higher | (loss < self.lowest_loss)
-        if self.stop_on == "tie":
+        if self.early_stop_mode == "tie":
             improved |= equal | (loss == self.lowest_loss)
         best, improved = best & going, improved & going
         self.last_improvement.copy_(torch.where(improved, epoch, self.last_improvement))

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from apgcn.errors import InvalidInput
 from apgcn.models.base import Network
-from apgcn.nn.propagation import Propagated
+from apgcn.nn.propagation import PropagationOutput
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class Nodes:
         return torch.gather(logits, 1, self.index[..., None].expand(-1, -1, logits.shape[-1]))
 
 
-def objective(model: Network, outcome: Propagated, train: Nodes, *, l2: float) -> Tensor:
+def objective(model: Network, outcome: PropagationOutput, train: Nodes, *, l2: float) -> Tensor:
     """What is minimised, one value per run:
 
     cross-entropy + l2/2 * |W|^2 + penalty * mean(K + R), the means over training nodes.
@@ -69,5 +69,5 @@ def objective(model: Network, outcome: Propagated, train: Nodes, *, l2: float) -
 
 def regularisation(model: Network, *, l2: float) -> Tensor:
     """l2/2 * |W|^2 over the weights that a model wants small, one value per run."""
-    squares = (weight.square() for weight in model.decayed())
+    squares = (weight.square() for weight in model.l2_parameters())
     return l2 / 2 * sum((square.sum(tuple(range(1, square.ndim))) for square in squares), start=torch.zeros(()))

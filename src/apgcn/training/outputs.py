@@ -19,23 +19,23 @@ import torch
 from apgcn import __version__
 from apgcn._utils.significance import bootstrap_half_width
 from apgcn.data.splits import SETS
-from apgcn.models.base import ModelSettings
+from apgcn.models.base import ModelConfig
 from apgcn.ops.devices import hardware
-from apgcn.training.config import TrainingSettings
+from apgcn.training.config import TrainingConfig
 from apgcn.training.runs import RunResult
 
 
 def summarize(
     results: Sequence[RunResult],
-    model: ModelSettings,
-    training: TrainingSettings,
+    model: ModelConfig,
+    training: TrainingConfig,
     *,
     device: torch.device,
     seconds: float,
 ) -> dict[str, Any]:
     """Means, spreads and everything needed to trust them, as plain JSON values.
 
-    `accuracy_interval` is the half-width of a 95 % bootstrap interval over runs, null for one run. `steps_histogram`
+    `accuracy_ci95` is the half-width of a 95 % bootstrap interval over runs, null for one run. `steps_histogram`
     counts nodes of all runs by K = 1..T; `diverged` counts runs whose loss was never finite.
     """
     accuracies = [result.test_accuracy for result in results if len(result.run.split.test)]
@@ -45,9 +45,9 @@ def summarize(
         "model": model.name,
         "runs": len(results),
         "accuracy_mean": float(np.mean(accuracies)) if accuracies else None,
-        "accuracy_interval": bootstrap_half_width(accuracies),
+        "accuracy_ci95": bootstrap_half_width(accuracies),
         "steps_mean": float(steps.mean()),
-        "steps_deviation": float(steps.std()),
+        "steps_std": float(steps.std()),
         "steps_histogram": np.bincount(steps, minlength=model.max_steps + 1)[1:].tolist(),
         "diverged": sum(result.best_epoch == 0 for result in results),
         "epochs_mean": float(np.mean([result.epochs for result in results])),
@@ -83,7 +83,7 @@ def _line(result: RunResult) -> dict[str, Any]:
     scores = {name: result.accuracy(getattr(split, name)) for name in ("train", "stopping", "validation", "test")}
     return {
         "split": split.seed,
-        "initialisation": result.run.initialisation,
+        "init": result.run.init,
         **{f"{name}_accuracy": None if math.isnan(score) else score for name, score in scores.items()},
         "steps_mean": float(result.steps.mean()),
         "best_epoch": result.best_epoch,

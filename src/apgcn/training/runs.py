@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from apgcn._utils.validation import check_whole
+from apgcn._utils.validation import check_int
 from apgcn.data.graph import Graph
 from apgcn.data.registry import describe
 from apgcn.data.splits import SETS, TEST_SEEDS, VALIDATION_SEEDS, Split, split_for_test, split_for_validation
 from apgcn.errors import InvalidInput
-from apgcn.ops.rng import seed_of
+from apgcn.ops.rng import derive_seed
 
-MOST_RUNS = 100_000  # a thousand times the protocol
+MAX_RUNS = 100_000  # a thousand times the protocol
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +37,13 @@ class Run:
     """
 
     split: Split
-    initialisation: int = 0
+    init: int = 0
     dataset: str = "graph"
 
     @property
-    def noise_seed(self) -> int:
+    def rng_seed(self) -> int:
         """Where the run's tape of random numbers starts."""
-        return seed_of(self.dataset, self.split.seed, self.initialisation)
+        return derive_seed(self.dataset, self.split.seed, self.init)
 
 
 def benchmark_runs(graph: Graph, count: int, *, seed: int = 0, validation: bool = False) -> list[Run]:
@@ -64,11 +64,11 @@ def benchmark_runs(graph: Graph, count: int, *, seed: int = 0, validation: bool 
     --------
     >>> from apgcn import clean, load
     >>> runs = benchmark_runs(clean(load("cora")), 21)
-    >>> runs[20].split.seed == runs[0].split.seed, runs[20].initialisation
+    >>> runs[20].split.seed == runs[0].split.seed, runs[20].init
     (True, 1)
     """
-    check_whole("runs", count, most=MOST_RUNS)
-    check_whole("seed", seed, least=0)
+    check_int("runs", count, most=MAX_RUNS)
+    check_int("seed", seed, least=0)
     dataset = describe(graph.name)
     if graph.num_nodes != dataset.nodes:
         raise InvalidInput(
@@ -78,7 +78,7 @@ def benchmark_runs(graph: Graph, count: int, *, seed: int = 0, validation: bool 
     seeds, draw = (VALIDATION_SEEDS, split_for_validation) if validation else (TEST_SEEDS, split_for_test)
     splits = [draw(graph.labels, split_seed, visible=dataset.visible) for split_seed in seeds[:count]]
     return [
-        Run(splits[number % len(seeds)], initialisation=seed + number // len(seeds), dataset=graph.name)
+        Run(splits[number % len(seeds)], init=seed + number // len(seeds), dataset=graph.name)
         for number in range(count)
     ]
 

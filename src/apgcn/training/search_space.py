@@ -48,12 +48,12 @@ class Search:
 
     def ask(self) -> dict[str, Any]:
         """Settings to try."""
-        self._asked = self._study.ask()
-        return {name: _suggested(self._asked, name, SPACE[name]) for name in self._names}
+        self.halting_probabilities = self._study.ask()
+        return {name: _suggested(self.halting_probabilities, name, SPACE[name]) for name in self._names}
 
     def tell(self, score: float) -> None:
         """How good those asked last were; more is better."""
-        self._study.tell(self._asked, score)
+        self._study.tell(self.halting_probabilities, score)
 
 
 def _suggested(trial: Any, name: str, within: Range) -> float | int:

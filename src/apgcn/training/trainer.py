@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from apgcn._utils.process import uninterrupted
-from apgcn.models.base import ModelSettings, Network
-from apgcn.nn.propagation import Propagated
-from apgcn.ops.device_graph import GraphTensors
+from apgcn.models.base import ModelConfig, Network
+from apgcn.nn.propagation import PropagationOutput
+from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.devices import return_free_memory
-from apgcn.ops.rng import Noise
+from apgcn.ops.rng import RandomStream
 from apgcn.training.closed_form import solved
-from apgcn.training.config import TrainingSettings
-from apgcn.training.cuda_graphs import Repeated, SharedMemory, own_stream
+from apgcn.training.config import TrainingConfig
+from apgcn.training.cuda_graphs import CUDAGraphRunner, GraphMemoryPool, side_stream
 from apgcn.training.early_stopping import EarlyStopping
 from apgcn.training.loss import Nodes, objective, regularisation
 from apgcn.training.runs import Evaluation, HistoryLog, Run, RunResult
@@ -39,11 +39,11 @@ class Progress(NamedTuple):
     share: float
 
 
-def train_pack(
-    graph: GraphTensors,
+def train_batch(
+    graph: DeviceGraph,
     runs: Sequence[Run],
-    model: ModelSettings,
-    training: TrainingSettings,
+    model: ModelConfig,
+    training: TrainingConfig,
     progress: Callable[[Progress], None] | None = None,
 ) -> list[RunResult]:
     """Train runs together, each as if it were alone, until the last has stopped.
@@ -53,8 +53,8 @@ def train_pack(
     if not model.has_weights:
         return solved(graph, runs, model)
     device = graph.labels.device
-    with own_stream(device):
-        pack = Pack(graph, runs, model, training)
+    with side_stream(device):
+        pack = BatchedTrainer(graph, runs, model, training)
         while pack.going:
             looked = pack.epoch()
             if pack.epochs % TIDY_EVERY == 0 and device.type == "cpu":
@@ -64,7 +64,7 @@ def train_pack(
         return pack.results()
 
 
-class Pack:
+class BatchedTrainer:
     """Runs in training.
 
     The order of an epoch: a step of the objective, with dropout; an evaluation, without; each run that is at its best
@@ -73,17 +73,19 @@ class Pack:
     forgotten.
     """
 
-    def __init__(self, graph: GraphTensors, runs: Sequence[Run], model: ModelSettings, training: TrainingSettings):
-        self.graph, self.runs, self.settings = graph, list(runs), training
+    def __init__(self, graph: DeviceGraph, runs: Sequence[Run], model: ModelConfig, training: TrainingConfig):
+        self.graph, self.runs, self.config = graph, list(runs), training
         self.device = device = graph.labels.device
         on_gpu = device.type == "cuda"
-        self.noise = Noise([run.noise_seed for run in runs], device=device)
-        self.model: Network = model.build(graph, self.noise)
+        self.rng = RandomStream([run.rng_seed for run in runs], device=device)
+        self.model: Network = model.build(graph, self.rng)
         with uninterrupted():  # PyTorch imports hundreds of modules when it makes its first optimiser
             self.optimiser = torch.optim.Adam(
                 self.model.parameters(), lr=training.learning_rate, fused=True, capturable=on_gpu
             )
-        self.stopping = EarlyStopping(len(runs), patience=training.patience, stop_on=training.stop_on, device=device)
+        self.stopping = EarlyStopping(
+            len(runs), patience=training.patience, early_stop_mode=training.early_stop_mode, device=device
+        )
         self.train, self.stop = self._sets()
         self.members = torch.arange(len(runs), device=device)  # which run stands where in the pack
         self.best = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
@@ -104,9 +106,9 @@ class Pack:
         )
 
     def _forget_records(self) -> None:
-        self._memory, self._rehearsing_since = SharedMemory(self.device), self.epochs
-        self._steps: dict[tuple[bool, ...], Repeated[None]] = {}
-        self._assessment: Repeated[Evaluation] = Repeated(self._memory)
+        self._memory, self._rehearsing_since = GraphMemoryPool(self.device), self.epochs
+        self._steps: dict[tuple[bool, ...], CUDAGraphRunner[None]] = {}
+        self._assessment: CUDAGraphRunner[Evaluation] = CUDAGraphRunner(self._memory)
 
     @property
     def going(self) -> bool:
@@ -118,7 +120,7 @@ class Pack:
         self.step()
         found = self.assess()
         self.history.append(self.members, found)
-        last = self.epochs == self.settings.max_epochs
+        last = self.epochs == self.config.max_epochs
         look = last or self.epochs % self.look_every == 0
         if look:
             finished = self.stopping.finished(self.epochs) | last
@@ -130,15 +132,15 @@ class Pack:
         """Turn to the next epoch."""
         self.epochs += 1
         self.now.fill_(self.epochs)
-        self.noise.seek(self.epochs)
+        self.rng.seek(self.epochs)
 
     def step(self) -> None:
         """One step of Adam on every run's objective."""
-        learning = tuple(self.model.learns(parameter, self.epochs) for parameter in self.model.parameters())
-        for parameter, learns in zip(self.model.parameters(), learning, strict=True):
-            parameter.requires_grad_(learns)
+        learning = tuple(self.model.is_trainable(parameter, self.epochs) for parameter in self.model.parameters())
+        for parameter, is_trainable in zip(self.model.parameters(), learning, strict=True):
+            parameter.requires_grad_(is_trainable)
         if learning not in self._steps:
-            self._steps[learning] = Repeated(self._memory)
+            self._steps[learning] = CUDAGraphRunner(self._memory)
         self._steps[learning](self._step, record=self._rehearsed)
 
     @property
@@ -150,17 +152,17 @@ class Pack:
         return self.epochs > self._rehearsing_since + min(self.model.cycle, self.look_every)
 
     def _step(self) -> None:
-        self.noise.rewind()
+        self.rng.rewind()
         self.optimiser.zero_grad()  # of an attempt that failed
-        outcome = self.model.at(self.train.index, self.graph, self.noise)
+        outcome = self.model.at(self.train.index, self.graph, self.rng)
         self.loss(outcome).sum().backward()
         self._learned()
         self.optimiser.step()
         self.optimiser.zero_grad()  # to None: a parameter that did not learn does not move, momentum included
 
-    def loss(self, outcome: Propagated) -> Tensor:
+    def loss(self, outcome: PropagationOutput) -> Tensor:
         """The objective, one value per run."""
-        return objective(self.model, outcome, self.train, l2=self.settings.l2)
+        return objective(self.model, outcome, self.train, l2=self.config.l2)
 
     def _learned(self) -> None:
         """The gradients of a step are there."""
@@ -171,7 +173,7 @@ class Pack:
 
     def _assess(self) -> Evaluation:
         found = self.evaluate()
-        self.remember(self.stopping.update(self.now, found.stopping_accuracy, self.watched(found)))
+        self.snapshot_best(self.stopping.update(self.now, found.stopping_accuracy, self.monitored_loss(found)))
         return found
 
     @torch.no_grad()
@@ -185,16 +187,16 @@ class Pack:
         )
 
     @torch.no_grad()
-    def watched(self, found: Evaluation) -> Tensor:
+    def monitored_loss(self, found: Evaluation) -> Tensor:
         """The loss that patience and ties look at."""
-        if self.settings.watch == "training":
+        if self.config.monitor == "training":
             return found.training_loss
-        if self.settings.watch == "regularised":
-            return found.stopping_loss + regularisation(self.model, l2=self.settings.l2)
+        if self.config.monitor == "regularised":
+            return found.stopping_loss + regularisation(self.model, l2=self.config.l2)
         return found.stopping_loss
 
     @torch.no_grad()
-    def remember(self, at_best: Tensor) -> None:
+    def snapshot_best(self, at_best: Tensor) -> None:
         """Copy the weights of the runs that are at their best."""
         if self.device.type == "cpu" and not at_best.any():
             return
@@ -210,14 +212,14 @@ class Pack:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()  # what was recorded held memory
         leaving = self.members[finished]
-        ends = (self.stopping.last_improvement + self.settings.patience).clamp(max=self.settings.max_epochs)
+        ends = (self.stopping.last_improvement + self.config.patience).clamp(max=self.config.max_epochs)
         self.lasted[:, leaving.cpu().numpy()] = torch.stack([self.best_epochs, ends])[:, finished].cpu().numpy()
         staying = (~finished).nonzero().squeeze(1)
         for name, best in self.best.items():
             self.kept[name][leaving] = best[finished]
             self.best[name] = best[staying]
         self.members, self.best_epochs = self.members[staying], self.best_epochs[staying]
-        self.noise.select(staying)
+        self.rng.select(staying)
         self.stopping.select(staying)
         self.train, self.stop = self.train.select(staying), self.stop.select(staying)
         for parameter in self.model.parameters():
@@ -228,13 +230,13 @@ class Pack:
             parameter.data = parameter.data[staying]
 
     def progress(self) -> Progress:
-        ends = (self.stopping.last_improvement + self.settings.patience).clamp(max=self.settings.max_epochs)
+        ends = (self.stopping.last_improvement + self.config.patience).clamp(max=self.config.max_epochs)
         shares = (self.epochs / ends).clamp(max=1).cpu()
         left = len(self.runs) - len(self.members)
         return Progress(self.epochs, left + int((shares == 1).sum()), (left + float(shares.sum())) / len(self.runs))
 
     @torch.no_grad()
-    def answers(self) -> Propagated:
+    def answers(self) -> PropagationOutput:
         """What every run says with its best weights, when all have left."""
         for name, weight in self.model.named_parameters():
             weight.data = self.kept[name]

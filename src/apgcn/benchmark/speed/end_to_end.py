@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from apgcn.benchmark.executors import Executor, InProcess, Processes, Report
+from apgcn.benchmark.executors import Executor, ProcessExecutor, Report, SerialExecutor
 from apgcn.benchmark.graph_cache import cleaned
 from apgcn.ops.devices import peak_memory, resolve
 from apgcn.training.batching import evenly, train
-from apgcn.training.config import paper_settings
+from apgcn.training.config import preset_config
 from apgcn.training.runs import benchmark_runs
 
 
@@ -43,7 +43,7 @@ def timed_trainings(dataset: str, runs: int, *, device: str, workers: int) -> Wh
     parts = evenly(range(runs), most=-(-runs // workers))
     cleaned(dataset)
     started = time.perf_counter()
-    executor: Executor = InProcess() if workers == 1 else Processes(workers)
+    executor: Executor = SerialExecutor() if workers == 1 else ProcessExecutor(workers)
     items = [(dataset, numbers, device) for numbers in parts]
     found = [outcome for _, outcome in executor.run(_trained, items, lambda item, share: None)]
     seconds = time.perf_counter() - started
@@ -70,7 +70,7 @@ def _trained(part: tuple[str, list[int], str], report: Report) -> tuple[np.ndarr
     if on_gpu:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
-    results = train(graph, [runs[number] for number in numbers], *paper_settings(dataset), device=device)
+    results = train(graph, [runs[number] for number in numbers], *preset_config(dataset), device=device)
     taken = torch.cuda.max_memory_reserved(device) if on_gpu else peak_memory()
     epochs, accuracies = ([getattr(one, name) for one in results] for name in ("epochs", "test_accuracy"))
     return np.array(epochs), np.array(accuracies), taken

@@ -11,14 +11,14 @@ import torch
 
 from apgcn.benchmark.speed.pyg_baselines import peers
 from apgcn.data.graph import Graph
-from apgcn.models.apgcn import APGCNSettings
-from apgcn.ops.device_graph import GraphTensors
+from apgcn.models.apgcn import APGCNConfig
+from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.devices import one_thread
-from apgcn.training.config import TrainingSettings
-from apgcn.training.cuda_graphs import own_stream
+from apgcn.training.config import TrainingConfig
+from apgcn.training.cuda_graphs import side_stream
 from apgcn.training.runs import Run
 from apgcn.training.timing import milliseconds
-from apgcn.training.trainer import Pack
+from apgcn.training.trainer import BatchedTrainer
 
 Kind = tuple[str, int]  # what it is, and of how many runs
 Clock = Callable[[], tuple[float, ...]]
@@ -47,8 +47,8 @@ class Epoch:
 def timed_epochs(
     graph: Graph,
     runs: Sequence[Run],
-    model: APGCNSettings,
-    training: TrainingSettings,
+    model: APGCNConfig,
+    training: TrainingConfig,
     *,
     packs: Sequence[int],
     rounds: int,
@@ -60,16 +60,16 @@ def timed_epochs(
     The larger packs come last: what they leave in memory changes how fast large tensors, such as the peers', are had.
     """
     small, *large = sorted(packs)
-    with one_thread(), own_stream(device):
-        tensors = GraphTensors.of(graph, device=device)
+    with one_thread(), side_stream(device):
+        tensors = DeviceGraph.of(graph, device=device)
         others = peers(graph, runs[0], model, training, device=device) if beside else {}
-        clocks = {("apgcn", small): _clock(Pack(tensors, runs[:small], model, training))}
+        clocks = {("apgcn", small): _clock(BatchedTrainer(tensors, runs[:small], model, training))}
         for name, peer in others.items():
             clocks[name, 1] = partial(milliseconds, peer.step, peer.evaluate, device=device)
         often = {one: OFTEN if others and one[0] == "apgcn" else 1 for one in clocks}
         times = _in_turns(clocks, rounds, often=often, device=device)
         for size in large:
-            clocks = {("apgcn", size): _clock(Pack(tensors, runs[:size], model, training))}
+            clocks = {("apgcn", size): _clock(BatchedTrainer(tensors, runs[:size], model, training))}
             times |= _in_turns(clocks, rounds, often={}, device=device)
     return [_epoch(name, size, np.array(found)) for (name, size), found in times.items()]
 
@@ -95,7 +95,7 @@ def _epoch(name: str, runs: int, times: np.ndarray) -> Epoch:
     return Epoch(name, runs, len(times), *(float(ms) for ms in (step, evaluation, middle, low, high)))
 
 
-def _clock(pack: Pack) -> Clock:
+def _clock(pack: BatchedTrainer) -> Clock:
     def epoch() -> tuple[float, ...]:
         pack.begin()
         return milliseconds(pack.step, pack.assess, device=pack.device)

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from apgcn.data.graph import Graph
-from apgcn.models.apgcn import APGCNSettings
-from apgcn.training.config import TrainingSettings
+from apgcn.models.apgcn import APGCNConfig
+from apgcn.training.config import TrainingConfig
 from apgcn.training.runs import Run
 
 
@@ -29,7 +29,7 @@ class Peer(NamedTuple):
 
 
 def peers(
-    graph: Graph, run: Run, model: APGCNSettings, training: TrainingSettings, *, device: torch.device
+    graph: Graph, run: Run, model: APGCNConfig, training: TrainingConfig, *, device: torch.device
 ) -> dict[str, Peer]:
     """`pyg_apgcn` and `pyg_appnp` on a graph, none where PyTorch Geometric is not installed."""
     try:
@@ -38,7 +38,7 @@ def peers(
         return {}
     from torch_geometric.nn import APPNP
 
-    sizes = graph.num_features, model.hidden, graph.num_classes
+    sizes = graph.num_features, model.hidden_channels, graph.num_classes
     listening = _halting(graph.num_classes, model)
     page_rank = APPNP(K=model.max_steps, alpha=0.1, dropout=0.0, cached=True)
     return {
@@ -48,9 +48,9 @@ def peers(
 
 
 class _Network(nn.Module):
-    def __init__(self, features: int, hidden: int, classes: int, dropout: float, propagation: nn.Module):
+    def __init__(self, features: int, hidden_channels: int, classes: int, dropout: float, propagation: nn.Module):
         super().__init__()
-        self.first, self.second = nn.Linear(features, hidden), nn.Linear(hidden, classes)
+        self.first, self.second = nn.Linear(features, hidden_channels), nn.Linear(hidden_channels, classes)
         self.dropout, self.propagation = dropout, propagation
 
     def forward(self, x: Tensor, edge_index: Tensor):
@@ -59,7 +59,7 @@ class _Network(nn.Module):
         return self.propagation(self.second(x), edge_index)
 
 
-def _halting(classes: int, settings: APGCNSettings) -> nn.Module:
+def _halting(classes: int, hyperparameters: APGCNConfig) -> nn.Module:
     from torch_geometric.nn import MessagePassing
     from torch_geometric.nn.conv.gcn_conv import gcn_norm
     from torch_geometric.utils import dropout_edge
@@ -70,17 +70,19 @@ def _halting(classes: int, settings: APGCNSettings) -> nn.Module:
         def __init__(self):
             super().__init__(aggr="add")
             self.unit = nn.Linear(classes, 1)
-            nn.init.constant_(self.unit.bias, -math.log(settings.max_steps))
+            nn.init.constant_(self.unit.bias, -math.log(hyperparameters.max_steps))
 
         def forward(self, x: Tensor, edge_index: Tensor):
             steps, filled, listens = x.new_ones(len(x)), x.new_zeros(len(x)), x.new_ones(len(x), dtype=torch.bool)
             output, remainder = torch.zeros_like(x), x.new_ones(len(x))
-            for k in range(1, settings.max_steps + 1):
-                kept, _ = dropout_edge(edge_index, p=settings.edge_dropout, training=self.training)
+            for k in range(1, hyperparameters.max_steps + 1):
+                kept, _ = dropout_edge(edge_index, p=hyperparameters.edge_dropout, training=self.training)
                 kept, norm = gcn_norm(kept, num_nodes=len(x))
                 before, x = x, self.propagate(kept, x=x, norm=norm)
                 h = self.unit(x).sigmoid().squeeze(1)
-                last = listens & (filled + h >= 1 - settings.epsilon) if k < settings.max_steps else listens
+                last = (
+                    listens & (filled + h >= 1 - hyperparameters.epsilon) if k < hyperparameters.max_steps else listens
+                )
                 p = torch.where(last, 1 - filled, filled + h)[:, None]
                 output = output + listens[:, None] * (p * x + (1 - p) * before)
                 remainder = torch.where(last, 1 - filled, remainder)
@@ -98,8 +100,8 @@ def _peer(
     network: _Network,
     graph: Graph,
     run: Run,
-    model: APGCNSettings,
-    training: TrainingSettings,
+    model: APGCNConfig,
+    training: TrainingConfig,
     *,
     device: torch.device,
 ) -> Peer:

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from apgcn.ops.rng import Coins
-from apgcn.ops.sparse import Pattern
+from apgcn.ops.rng import PackedMask
+from apgcn.ops.sparse import CSRStructure
 
 
-class Matrices(NamedTuple):
+class PropagationMatrices(NamedTuple):
     """A_1, ..., A_T, not yet computed, and what a step does with them.
 
     Attributes
@@ -37,10 +37,10 @@ class Matrices(NamedTuple):
         Where the rows are only some of those that are heard: how those of other processes come, see `distributed`.
     """
 
-    pattern: Pattern
+    structure: CSRStructure
     weights: Tensor
-    keeps_loops: bool
-    coins: Coins | None
+    keep_self_loops: bool
+    mask: PackedMask | None
     renormalize: bool
     decay: float = 1.0
     home: float = 0.0
@@ -49,7 +49,7 @@ class Matrices(NamedTuple):
     @property
     def factor(self) -> float:
         """What the weights that are left are multiplied with."""
-        return 1.0 if self.coins is None else self.coins.factor
+        return 1.0 if self.mask is None else self.mask.factor
 
 
 class Halting(NamedTuple):
@@ -73,7 +73,7 @@ class Halting(NamedTuple):
         return 1 - self.epsilon
 
 
-class Listening(torch.autograd.Function):
+class FusedAdaptivePropagation(torch.autograd.Function):
     """Output, steps and remainder from seeds (runs, nodes, channels), Q (runs, channels, 1) and q (runs, 1, 1).
 
     `updates` (runs, steps, nodes) multiplies each node's update at each step; None is 1. Where `nodes` (runs, m) are
@@ -83,20 +83,20 @@ class Listening(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx,
-        seeds: Tensor,
+        z0: Tensor,
         weight: Tensor,
         bias: Tensor,
         updates: Tensor | None,
         nodes: Tensor | None,
-        matrices: Matrices,
+        matrices: PropagationMatrices,
         halting: Halting,
         kernels: ModuleType,
     ):
-        runs, count, channels = seeds.shape
+        runs, count, channels = z0.shape
         unit = weight.squeeze(-1).contiguous()
-        z, h, kept = kernels.listen(matrices, seeds, unit, bias.flatten(), nodes, halting)
-        taken = torch.empty(runs, count, dtype=torch.int64, device=seeds.device)
-        found = seeds.new_empty(runs, count, channels), taken, seeds.new_empty(runs, count)
+        z, h, kept = kernels.propagate(matrices, z0, unit, bias.flatten(), nodes, halting)
+        taken = torch.empty(runs, count, dtype=torch.int64, device=z0.device)
+        found = z0.new_empty(runs, count, channels), taken, z0.new_empty(runs, count)
         kernels.combine(z, h, updates, nodes, halting.budget, found)
         ctx.save_for_backward(z, h, updates, unit, taken, *kept)
         ctx.matrices, ctx.kernels = matrices, kernels
@@ -108,11 +108,11 @@ class Listening(torch.autograd.Function):
         z, h, updates, unit, taken, *kept = ctx.saved_tensors
         channels = to_output.shape[-1]
         gradients = to_output.contiguous(), to_remainder.contiguous()
-        to_z, to_asked = ctx.kernels.combine_back(z, h, updates, unit, taken, gradients)
+        to_z, to_asked = ctx.kernels.combine_backward(z, h, updates, unit, taken, gradients)
         to_weight = to_bias = None
         if ctx.needs_input_grad[1]:  # the halting unit learns on some epochs only
             said = to_asked.flatten(1)[:, None]  # (runs, 1, steps * nodes)
             to_weight = (said @ z[:, 1:].flatten(1, 2)).transpose(1, 2)[:, :channels]
             to_bias = said.sum(-1, keepdim=True)
-        ctx.kernels.listen_back(ctx.matrices, tuple(kept), to_z)
+        ctx.kernels.propagate_backward(ctx.matrices, tuple(kept), to_z)
         return to_z[:, 0, :, :channels], to_weight, to_bias, *[None] * 5

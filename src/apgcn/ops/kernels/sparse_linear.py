@@ -12,15 +12,15 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from apgcn.ops.rng import Coins
-from apgcn.ops.sparse import Pattern
+from apgcn.ops.rng import PackedMask
+from apgcn.ops.sparse import CSRStructure
 
 
-class HiddenLayer(torch.autograd.Function):
+class SparseLinear(torch.autograd.Function):
     """h (runs, nodes, channels) from W (runs, features, channels) and b (runs, 1, channels).
 
-    `values` (1 or runs, entries) are the features', which get no gradient; `feature_coins` (entries) say what is
-    dropped of them, `coins` (nodes, channels) what of h, None nothing.
+    `values` (1 or runs, entries) are the features', which get no gradient; `feature_mask` (entries) say what is
+    dropped of them, `mask` (nodes, channels) what of h, None nothing.
     """
 
     @staticmethod
@@ -28,22 +28,24 @@ class HiddenLayer(torch.autograd.Function):
         ctx,
         weight: Tensor,
         bias: Tensor,
-        pattern: Pattern,
+        structure: CSRStructure,
         values: Tensor,
-        feature_coins: Coins | None,
-        coins: Coins | None,
+        feature_mask: PackedMask | None,
+        mask: PackedMask | None,
         kernels: ModuleType,
     ) -> Tensor:
-        if feature_coins is not None and not kernels.PACKED:
-            values, feature_coins = values * kernels.factors(feature_coins), None
-        hidden = kernels.hidden_layer(pattern, values, feature_coins, weight, bias, coins)
+        if feature_mask is not None and not kernels.PACKED:
+            values, feature_mask = values * kernels.factors(feature_mask), None
+        hidden = kernels.sparse_linear(structure, values, feature_mask, weight, bias, mask)
         ctx.save_for_backward(values, hidden)
-        ctx.pattern, ctx.kernels, ctx.feature_coins = pattern, kernels, feature_coins
-        ctx.factor = 1.0 if coins is None else coins.factor
+        ctx.structure, ctx.kernels, ctx.feature_mask = structure, kernels, feature_mask
+        ctx.factor = 1.0 if mask is None else mask.factor
         return hidden
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
         values, hidden = ctx.saved_tensors
-        to_weights = ctx.kernels.hidden_layer_back(ctx.pattern, values, ctx.feature_coins, hidden, ctx.factor, gradient)
+        to_weights = ctx.kernels.sparse_linear_backward(
+            ctx.structure, values, ctx.feature_mask, hidden, ctx.factor, gradient
+        )
         return *to_weights, *[None] * 5

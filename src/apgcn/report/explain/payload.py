@@ -18,9 +18,9 @@ from apgcn.errors import InvalidInput, UnknownName
 from apgcn.inference.bundle import SavedModel
 from apgcn.inference.evaluation import judged
 from apgcn.inference.halting_benchmark import Point, compare
-from apgcn.inference.lazy_predictor import can_be_asked
-from apgcn.inference.predictions import Predicted
-from apgcn.models.apgcn import APGCNSettings
+from apgcn.inference.lazy_predictor import supports_lazy
+from apgcn.inference.predictions import Predictions
+from apgcn.models.apgcn import APGCNConfig
 from apgcn.report.explain.layout import positions
 
 MOST = 20_000  # nodes that a page draws
@@ -32,7 +32,7 @@ SETS = ("", "train", "stopping", "test")
 def check(saved: SavedModel, *, node: str | None = None, most: int = MOST) -> None:
     """Whether a page can be made of it, in words if not."""
     model = saved.fitted.model
-    if type(model) is not APGCNSettings:
+    if type(model) is not APGCNConfig:
         raise InvalidInput(f"a page can be made of AP-GCN, which it recomputes, but the model is {model.title}.")
     if node is None and saved.graph.num_nodes > most:
         raise InvalidInput(
@@ -52,7 +52,7 @@ def content(
     """
     check(saved, node=node, most=most)
     graph, fitted = saved.graph, saved.fitted
-    asker = fitted.asker(graph) if can_be_asked(fitted.model) else None
+    asker = fitted.asker(graph) if supports_lazy(fitted.model) else None
     said = asker.ask() if asker else fitted.predict(graph)
     found = judged(said, graph, fitted.split)
     shown = _around(graph, node, most=most)
@@ -100,7 +100,7 @@ def content(
     }
 
 
-def tables(graph: Graph, said: Predicted, sets: np.ndarray) -> list[dict[str, Any]]:
+def tables(graph: Graph, said: Predictions, sets: np.ndarray) -> list[dict[str, Any]]:
     """Steps by class, by degree and by distance to the nearest training node: means and counts."""
     degrees = np.diff(graph.adjacency.tocsc().indptr)
     distances = _distances(graph, np.flatnonzero(sets == SETS.index("train")))
@@ -134,15 +134,15 @@ def _listening(saved: SavedModel) -> tuple[sparse.csr_matrix, np.ndarray]:
     with torch.no_grad():
         seeds = network.predict(tensors.features, None)[0].numpy()
     matrix = tensors.adjacency.normalized
-    pattern = matrix.pattern
+    structure = matrix.structure
     heard = sparse.csr_matrix(
-        (matrix.values.numpy(), pattern.straight.columns.numpy(), pattern.straight.pointers.numpy()),
-        shape=pattern.shape,
+        (matrix.values.numpy(), structure.straight.columns.numpy(), structure.straight.pointers.numpy()),
+        shape=structure.shape,
     )
     return heard, seeds
 
 
-def _first_steps(saved: SavedModel, said: Predicted) -> np.ndarray:
+def _first_steps(saved: SavedModel, said: Predictions) -> np.ndarray:
     """K of every node in the first initialisation, whose listening the page tells."""
     if saved.fitted.initialisations == 1:
         return said.steps
@@ -175,7 +175,7 @@ def _distances(graph: Graph, starts: np.ndarray) -> np.ndarray:
     return dijkstra(graph.adjacency, directed=False, indices=starts, unweighted=True, min_only=True)
 
 
-def _confusion(graph: Graph, said: Predicted, sets: np.ndarray) -> dict[str, Any]:
+def _confusion(graph: Graph, said: Predictions, sets: np.ndarray) -> dict[str, Any]:
     """Counts of the held-out nodes by what they are and what is said: of the test set, else of the stopping set."""
     name = "test" if (sets == SETS.index("test")).any() else "stopping"
     nodes = sets == SETS.index(name)

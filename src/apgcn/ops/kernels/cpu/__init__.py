@@ -1,10 +1,10 @@
 """Loops compiled by numba for one thread of a processor."""
 
-from apgcn.ops.kernels.cpu.halting import combine, combine_back
-from apgcn.ops.kernels.cpu.propagation import listen, listen_back
-from apgcn.ops.kernels.cpu.rng import factors, words
-from apgcn.ops.kernels.cpu.sparse_linear import hidden_layer, hidden_layer_back
-from apgcn.ops.kernels.cpu.spmm import multiply
+from apgcn.ops.kernels.cpu.halting import combine, combine_backward
+from apgcn.ops.kernels.cpu.propagation import propagate, propagate_backward
+from apgcn.ops.kernels.cpu.rng import factors, random_bits
+from apgcn.ops.kernels.cpu.sparse_linear import sparse_linear, sparse_linear_backward
+from apgcn.ops.kernels.cpu.spmm import spmm
 
 IN_PARTS = True  # rows may lie in several processes
 PACKED = False  # these loops want coins unpacked, once for both directions
@@ -13,12 +13,12 @@ __all__ = [
     "IN_PARTS",
     "PACKED",
     "combine",
-    "combine_back",
+    "combine_backward",
     "factors",
-    "hidden_layer",
-    "hidden_layer_back",
-    "listen",
-    "listen_back",
-    "multiply",
-    "words",
+    "propagate",
+    "propagate_backward",
+    "random_bits",
+    "sparse_linear",
+    "sparse_linear_backward",
+    "spmm",
 ]

@@ -14,15 +14,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from apgcn.ops.kernels.adaptive_propagation import Halting, Matrices
+from apgcn.ops.kernels.adaptive_propagation import Halting, PropagationMatrices
 from apgcn.ops.kernels.cpu.jit import ONE, ZERO, arrays_of, compiled, rows_of
 from apgcn.ops.kernels.cpu.simd_rows import LARGE, blend, gather, scatter
 
 ROUNDING = 1e-5  # of a budget: two ways to compute h must agree that it is filled
 
 
-def listen_in_parts(
-    matrices: Matrices,
+def propagate_halo(
+    matrices: PropagationMatrices,
     prepared: tuple[Tensor, Tensor],
     z: Tensor,
     unit: Tensor,
@@ -37,16 +37,16 @@ def listen_in_parts(
     exchange = matrices.exchange
     runs, _, count, width = z.shape
     left, scale = prepared
-    said = z.new_zeros(runs, matrices.pattern.shape[1], width)
+    said = z.new_zeros(runs, matrices.structure.shape[1], width)
     h, filled = z.new_zeros(runs, halting.steps, count), z.new_zeros(runs, count)
     level = torch.zeros(runs, count, dtype=torch.int32)
-    watched = torch.arange(count)[None] if nodes is None else nodes
+    monitored_loss = torch.arange(count)[None] if nodes is None else nodes
     say, hear, _, _ = _loops(width, large=said.shape[1] * width > LARGE)
     factors = np.float32(matrices.decay), np.float32(matrices.home)
     channels = unit.shape[-1]  # the others are zero, and not sent
     unit = functional.pad(unit, (0, width - channels))
     budget = halting.budget if halting.freeze else halting.budget + ROUNDING
-    given, own = rows_of(matrices.pattern), arrays_of(unit, bias)
+    given, own = rows_of(matrices.structure), arrays_of(unit, bias)
     states, saying, answers, sums, levels = arrays_of(z, said, h, filled, level)
     done = 0
     for k in range(halting.steps):
@@ -70,25 +70,25 @@ def listen_in_parts(
         )
         done = k + 1
         if done < halting.steps and not exchange.anybody(
-            bool((filled.gather(1, watched.expand(runs, -1)) < budget).any())
+            bool((filled.gather(1, monitored_loss.expand(runs, -1)) < budget).any())
         ):
             break
     return h, (left, scale, level, torch.tensor([done, int(halting.freeze), channels]))
 
 
-def listen_back_in_parts(matrices: Matrices, kept: tuple[Tensor, ...], to_z: Tensor) -> None:
+def propagate_halo_backward(matrices: PropagationMatrices, kept: tuple[Tensor, ...], to_z: Tensor) -> None:
     """Bring the gradients of z^1, ..., z^T home to z^0, in place; shape as z."""
     left, scale, level, facts = kept
     done, freeze, channels = facts.tolist()
     runs, _, count, width = to_z.shape
-    heard = to_z.new_empty(runs, matrices.pattern.shape[1], width)
+    heard = to_z.new_empty(runs, matrices.structure.shape[1], width)
     _, _, give, take = _loops(width, large=heard.shape[1] * width > LARGE)
     factors = np.float32(matrices.decay), np.float32(matrices.home)
     gradients, hearing, levels = arrays_of(to_z, heard, level)
     for k in range(done - 1, -1, -1):
         weights, sizes = (arrays_of(one[:, k % one.shape[1]])[0] for one in (left, scale))
         heard.zero_()
-        give(k, bool(freeze), *rows_of(matrices.pattern), weights, sizes, *factors, gradients, hearing, levels)
+        give(k, bool(freeze), *rows_of(matrices.structure), weights, sizes, *factors, gradients, hearing, levels)
         heard[:, :count, :channels] += matrices.exchange.send_back(heard[:, count:, :channels], count)
         take(k, bool(freeze), sizes, gradients, hearing, levels)
 

@@ -53,7 +53,7 @@ def _combine(z, h, updates, wanted, budget, output, taken, remainder):
             remainder[run, node] = p
 
 
-def combine_back(
+def combine_backward(
     z: Tensor, h: Tensor, updates: Tensor | None, unit: Tensor, taken: Tensor, gradients: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]:
     """The gradients of z, but for what flows from step to step, and of what the halting unit said.

@@ -10,7 +10,7 @@ from numba import njit
 from torch import Tensor
 
 from apgcn._utils.process import uninterrupted
-from apgcn.ops.sparse import Pattern
+from apgcn.ops.sparse import CSRStructure
 
 # Sums may be reordered, so that they fill the processor's lanes; NaN and infinity keep their meaning.
 OPTIONS: dict[str, Any] = {"fastmath": {"contract", "reassoc", "nsz", "arcp"}, "error_model": "numpy"}
@@ -48,6 +48,6 @@ def arrays_of(*tensors: Tensor) -> list[np.ndarray]:
     return [one.detach().contiguous().numpy() for one in tensors]
 
 
-def rows_of(pattern: Pattern) -> list[np.ndarray]:
+def rows_of(structure: CSRStructure) -> list[np.ndarray]:
     """Pointers and columns as numbers without a sign, for which no loop has to look whether one is negative."""
-    return [one.numpy().view(f"u{one.element_size()}") for one in pattern.straight[:2]]
+    return [one.numpy().view(f"u{one.element_size()}") for one in structure.straight[:2]]

@@ -26,14 +26,14 @@ def heard_by(pointers, columns, rows, level, reached, stamps, stamp, found, coun
 
 
 @compiled
-def begin(rows, seeds, scale, into, sums):
+def begin(rows, z0, scale, into, sums):
     """Seeds as they are said, s z^0, filled up with zeros; nothing was heard yet."""
-    channels = seeds.shape[1]
+    channels = z0.shape[1]
     for number in range(len(rows)):
         row = rows[number]
         own, size = into[row], scale[row]
         for c in range(channels):
-            own[c] = size * seeds[number, c]
+            own[c] = size * z0[number, c]
         for c in range(channels, len(own)):
             own[c] = ZERO
         sums[row] = ZERO

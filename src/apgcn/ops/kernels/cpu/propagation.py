@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from apgcn.ops.kernels.adaptive_propagation import Halting, Matrices
-from apgcn.ops.kernels.cpu.halo_propagation import ROUNDING, listen_back_in_parts, listen_in_parts
+from apgcn.ops.kernels.adaptive_propagation import Halting, PropagationMatrices
+from apgcn.ops.kernels.cpu.halo_propagation import ROUNDING, propagate_halo, propagate_halo_backward
 from apgcn.ops.kernels.cpu.jit import ONE, ZERO, arrays_of, compiled, part, rows_of
 from apgcn.ops.kernels.cpu.rng import factors
 from apgcn.ops.kernels.cpu.simd_rows import LARGE, blend, gather, scatter
@@ -22,40 +22,40 @@ from apgcn.ops.kernels.cpu.simd_rows import LARGE, blend, gather, scatter
 LANES = 8
 
 
-def _prepared(matrices: Matrices) -> tuple[Tensor, Tensor]:
+def _prepared(matrices: PropagationMatrices) -> tuple[Tensor, Tensor]:
     """What is left of the edges after dropping, (1 or runs, 1 or steps, entries), and the scale of every node.
 
     A_k = S_k W_k S_k with the diagonal S_k = D_k^-1/2, (1 or runs, 1 or steps, nodes).
     """
-    weights, coins = matrices.weights, matrices.coins
-    kept = weights.new_ones(1, 1, len(weights)) if coins is None else factors(coins)
+    weights, mask = matrices.weights, matrices.mask
+    kept = weights.new_ones(1, 1, len(weights)) if mask is None else factors(mask)
     left = torch.empty_like(kept)
-    scale = kept.new_ones(*kept.shape[:2], matrices.pattern.shape[0])
-    factor = np.float32(1 if coins is None else coins.factor)
-    rows, given = rows_of(matrices.pattern), arrays_of(weights, kept)
-    _drop(*rows, *given, factor, matrices.keeps_loops, matrices.renormalize, *arrays_of(left, scale))
+    scale = kept.new_ones(*kept.shape[:2], matrices.structure.shape[0])
+    factor = np.float32(1 if mask is None else mask.factor)
+    rows, given = rows_of(matrices.structure), arrays_of(weights, kept)
+    _drop(*rows, *given, factor, matrices.keep_self_loops, matrices.renormalize, *arrays_of(left, scale))
     return left, scale
 
 
 @compiled
-def _drop(pointers, columns, weights, kept, factor, keeps_loops, renormalize, left, scale):
+def _drop(pointers, columns, weights, kept, factor, keep_self_loops, renormalize, left, scale):
     for run in range(kept.shape[0]):
         for step in range(kept.shape[1]):
-            coins, into, own = kept[run, step], left[run, step], scale[run, step]
+            mask, into, own = kept[run, step], left[run, step], scale[run, step]
             for entry in range(len(into)):
-                into[entry] = coins[entry] * weights[entry]
+                into[entry] = mask[entry] * weights[entry]
             for node in range(len(own)):
                 total = ZERO
                 for entry in range(pointers[node], pointers[node + 1]):
-                    if keeps_loops and columns[entry] == node:
+                    if keep_self_loops and columns[entry] == node:
                         into[entry] = factor * weights[entry]
                     total += into[entry]
                 if renormalize:
                     own[node] = ONE / np.sqrt(total)
 
 
-def listen(
-    matrices: Matrices, seeds: Tensor, unit: Tensor, bias: Tensor, nodes: Tensor | None, halting: Halting
+def propagate(
+    matrices: PropagationMatrices, z0: Tensor, unit: Tensor, bias: Tensor, nodes: Tensor | None, halting: Halting
 ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
     """z^0, ..., z^T (runs, T + 1, nodes, channels filled up), h^1, ..., h^T (runs, T, nodes), and the matrices.
 
@@ -69,30 +69,30 @@ def listen(
     bias : (runs,), q
     nodes : (runs, m), for whom the others listen; all where None
     """
-    runs, count, channels = seeds.shape
+    runs, count, channels = z0.shape
     steps = halting.steps
     width = -(-channels // LANES) * LANES
-    empty = seeds.new_zeros if halting.freeze else seeds.new_empty  # where nodes freeze, not all is filled
+    empty = z0.new_zeros if halting.freeze else z0.new_empty  # where nodes freeze, not all is filled
     z, h = empty(runs, steps + 1, count, width), empty(runs, steps, count)
-    z[:, 0, :, :channels] = seeds
+    z[:, 0, :, :channels] = z0
     z[:, 0, :, channels:] = 0
     prepared = _prepared(matrices)
     if matrices.exchange is not None:
         z[:, 1:] = 0
-        return z, *listen_in_parts(matrices, prepared, z, unit, bias, nodes, halting)
-    watched = torch.arange(count)[None] if nodes is None else nodes
+        return z, *propagate_halo(matrices, prepared, z, unit, bias, nodes, halting)
+    monitored_loss = torch.arange(count)[None] if nodes is None else nodes
     large = count * width > LARGE
     factors = np.float32(matrices.decay), np.float32(matrices.home)
-    given = arrays_of(z, functional.pad(unit, (0, width - channels)), bias, watched, h)
+    given = arrays_of(z, functional.pad(unit, (0, width - channels)), bias, monitored_loss, h)
     if halting.freeze:
         taken = torch.empty(runs, count, dtype=torch.int32)
         kernel, _ = _frozen_steps(width, large=large)
         budget = np.float32(halting.budget)
-        kernel(*rows_of(matrices.pattern), *arrays_of(*prepared), *factors, budget, *given, *arrays_of(taken))
+        kernel(*rows_of(matrices.structure), *arrays_of(*prepared), *factors, budget, *given, *arrays_of(taken))
         return z, h, (*prepared, taken)
     kernel, _ = _steps(width, large=large)
     budget = np.float32(halting.budget + ROUNDING)
-    kernel(*rows_of(matrices.pattern), *arrays_of(*prepared), *factors, budget, *given)
+    kernel(*rows_of(matrices.structure), *arrays_of(*prepared), *factors, budget, *given)
     return z, h.add_(bias[:, None, None]).sigmoid_(), prepared
 
 
@@ -105,27 +105,27 @@ def _filled(answers, bias):
     return total
 
 
-def listen_back(matrices: Matrices, kept: tuple[Tensor, ...], to_z: Tensor) -> None:
+def propagate_backward(matrices: PropagationMatrices, kept: tuple[Tensor, ...], to_z: Tensor) -> None:
     """Bring the gradients of z^1, ..., z^T home to z^0, in place; shape as z."""
     if matrices.exchange is not None:
-        listen_back_in_parts(matrices, kept, to_z)
+        propagate_halo_backward(matrices, kept, to_z)
         return
     count, width = to_z.shape[-2:]
     left, scale, *taken = kept
     _, kernel = (_frozen_steps if taken else _steps)(width, large=count * width > LARGE)
     factors = np.float32(matrices.decay), np.float32(matrices.home)
-    kernel(*rows_of(matrices.pattern), *arrays_of(left, scale), *factors, *arrays_of(to_z, *taken))
+    kernel(*rows_of(matrices.structure), *arrays_of(left, scale), *factors, *arrays_of(to_z, *taken))
 
 
 @cache
 def _steps(width: int, *, large: bool) -> tuple[Callable, Callable]:
     @compiled
-    def forward(pointers, columns, left, scale, decay, home, budget, z, unit, bias, watched, asked):
+    def forward(pointers, columns, left, scale, decay, home, budget, z, unit, bias, monitored_loss, asked):
         runs, steps, nodes = asked.shape
         total, said = np.empty(width, np.float32), np.empty((nodes, width), np.float32)
         for run in range(runs):
             states, own = z[run], unit[run]
-            theirs, halted = watched[run % len(watched)], 0
+            theirs, halted = monitored_loss[run % len(monitored_loss)], 0
             for k in range(steps):
                 if halted == len(theirs):
                     states[k + 1] = ZERO
@@ -176,13 +176,13 @@ def _frozen_steps(width: int, *, large: bool) -> tuple[Callable, Callable]:
     """The same where nodes that have halted keep their value, and so cost nothing: node i is at level taken[i]."""
 
     @compiled
-    def forward(pointers, columns, left, scale, decay, home, budget, z, unit, bias, watched, h, taken):
+    def forward(pointers, columns, left, scale, decay, home, budget, z, unit, bias, monitored_loss, h, taken):
         runs, steps, nodes = h.shape
         total, said = np.empty(width, np.float32), np.empty((nodes, width), np.float32)
         filled, listening = np.empty(nodes, np.float32), np.empty(nodes, np.int64)
         for run in range(runs):
             states, own, level = z[run], unit[run], taken[run]
-            theirs, halted, waiting = watched[run % len(watched)], 0, nodes
+            theirs, halted, waiting = monitored_loss[run % len(monitored_loss)], 0, nodes
             for node in range(nodes):
                 filled[node], listening[node], level[node] = ZERO, node, 0
             for k in range(steps):

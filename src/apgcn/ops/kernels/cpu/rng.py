@@ -1,4 +1,4 @@
-"""How does a processor read the tapes of `noise.Noise`? In one pass."""
+"""How does a processor read the tapes of `rng.RandomStream`? In one pass."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from apgcn.ops.kernels.cpu.jit import arrays_of, compiled
-from apgcn.ops.rng import GAMMA, MULTIPLIERS, SHIFTS, Coins
+from apgcn.ops.rng import GAMMA, MULTIPLIERS, SHIFTS, PackedMask
 
 STEP = np.uint64(GAMMA)
 FIRST, SECOND = (np.uint64(one) for one in MULTIPLIERS)
 DOWN, FURTHER, LAST = (np.uint64(one) for one in SHIFTS)
 
 
-def words(starts: Tensor, first: int, count: int) -> Tensor:
+def random_bits(starts: Tensor, first: int, count: int) -> Tensor:
     """Words number `first` and the `count` - 1 after it of the tapes that start at `starts` (runs, 1)."""
     drawn = torch.empty(len(starts), count, dtype=torch.int64)
     tapes, into = (one.view(np.uint64) for one in arrays_of(starts, drawn))
@@ -35,13 +35,13 @@ def _read(starts, first, drawn):
             mine[place] = word ^ (word >> LAST)
 
 
-def factors(coins: Coins) -> Tensor:
-    """`Coins.factors`, of fair coins in one pass; contiguous."""
-    if not coins.fair:
-        return coins.factors().contiguous()
-    unpacked = torch.empty(len(coins.words), math.prod(coins.shape))
-    _unpack(*arrays_of(coins.words.view(torch.int32), unpacked), np.float32(coins.factor))
-    return unpacked.view(len(coins.words), *coins.shape)
+def factors(mask: PackedMask) -> Tensor:
+    """`PackedMask.factors`, of fair coins in one pass; contiguous."""
+    if not mask.fair:
+        return mask.factors().contiguous()
+    unpacked = torch.empty(len(mask.words), math.prod(mask.shape))
+    _unpack(*arrays_of(mask.words.view(torch.int32), unpacked), np.float32(mask.factor))
+    return unpacked.view(len(mask.words), *mask.shape)
 
 
 @compiled

@@ -11,30 +11,30 @@ from torch import Tensor
 from apgcn.ops.kernels.cpu.jit import ZERO, arrays_of, compiled, rows_of
 from apgcn.ops.kernels.cpu.rng import factors
 from apgcn.ops.kernels.cpu.simd_rows import SMALL, gather, scatter
-from apgcn.ops.rng import Coins
-from apgcn.ops.sparse import Pattern
+from apgcn.ops.rng import PackedMask
+from apgcn.ops.sparse import CSRStructure
 
 
-def hidden_layer(
-    pattern: Pattern, values: Tensor, feature_coins: None, weight: Tensor, bias: Tensor, coins: Coins | None
+def sparse_linear(
+    structure: CSRStructure, values: Tensor, feature_mask: None, weight: Tensor, bias: Tensor, mask: PackedMask | None
 ) -> Tensor:
-    """ReLU(X W + b) after dropout by `coins`; values (1 or runs, entries) are those after dropout."""
-    hidden = weight.new_empty(len(weight), pattern.shape[0], weight.shape[-1])
+    """ReLU(X W + b) after dropout by `mask`; values (1 or runs, entries) are those after dropout."""
+    hidden = weight.new_empty(len(weight), structure.shape[0], weight.shape[-1])
     forward, _ = _kernels(weight.shape[-1])
-    kept = hidden[:0] if coins is None else factors(coins)
-    forward(*rows_of(pattern), *arrays_of(values, weight, bias, kept, hidden))
+    kept = hidden[:0] if mask is None else factors(mask)
+    forward(*rows_of(structure), *arrays_of(values, weight, bias, kept, hidden))
     return hidden
 
 
-def hidden_layer_back(
-    pattern: Pattern, values: Tensor, feature_coins: None, hidden: Tensor, factor: float, gradient: Tensor
+def sparse_linear_backward(
+    structure: CSRStructure, values: Tensor, feature_mask: None, hidden: Tensor, factor: float, gradient: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The gradients of W and b; `factor` is what dropout multiplied the values with that it kept."""
     runs, _, channels = hidden.shape
-    to_weight, to_bias = hidden.new_zeros(runs, pattern.shape[1], channels), hidden.new_zeros(runs, 1, channels)
+    to_weight, to_bias = hidden.new_zeros(runs, structure.shape[1], channels), hidden.new_zeros(runs, 1, channels)
     _, backward = _kernels(channels)
     arrays = arrays_of(values, hidden, gradient, to_weight, to_bias)
-    backward(*rows_of(pattern), *arrays, np.float32(factor), pattern.longest)
+    backward(*rows_of(structure), *arrays, np.float32(factor), structure.longest)
     return to_weight, to_bias
 
 
@@ -62,7 +62,7 @@ def _kernels(channels: int) -> tuple[Callable, Callable]:
 
     @compiled
     def backward(pointers, columns, values, hidden, gradient, to_weight, to_bias, factor, longest):
-        kept, entries, said = (
+        kept, nnz, said = (
             np.empty(longest, np.uint32),
             np.empty(longest, np.float32),
             np.empty(channels, np.float32),
@@ -76,8 +76,8 @@ def _kernels(channels: int) -> tuple[Callable, Callable]:
                     start[i] += said[i]
                 count = np.uint32(0)
                 for entry in range(pointers[row], pointers[row + 1]):
-                    kept[count], entries[count] = columns[entry], mine[entry]
+                    kept[count], nnz[count] = columns[entry], mine[entry]
                     count += np.uint32(mine[entry] != ZERO)
-                scatter(channels, SMALL, entries, kept, np.uint32(0), count, into, said)
+                scatter(channels, SMALL, nnz, kept, np.uint32(0), count, into, said)
 
     return forward, backward

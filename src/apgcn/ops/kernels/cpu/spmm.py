@@ -11,13 +11,15 @@ from torch import Tensor
 from apgcn.ops.kernels.cpu.jit import ZERO, arrays_of, compiled, rows_of
 from apgcn.ops.kernels.cpu.rng import factors
 from apgcn.ops.kernels.cpu.simd_rows import SMALL, gather, scatter
-from apgcn.ops.rng import Coins
-from apgcn.ops.sparse import Pattern
+from apgcn.ops.rng import PackedMask
+from apgcn.ops.sparse import CSRStructure
 
-LEAST_CHANNELS = 16  # with fewer, PyTorch's product is as fast
+MIN_CHANNELS = 16  # with fewer, PyTorch's product is as fast
 
 
-def multiply(pattern: Pattern, values: Tensor, coins: Coins | None, dense: Tensor, *, turned: bool) -> Tensor | None:
+def spmm(
+    structure: CSRStructure, values: Tensor, mask: PackedMask | None, dense: Tensor, *, transposed: bool
+) -> Tensor | None:
     """The product, or that with the transposed matrix; None if it is not worth it.
 
     Shapes
@@ -26,13 +28,13 @@ def multiply(pattern: Pattern, values: Tensor, coins: Coins | None, dense: Tenso
     dense : (runs, columns, channels); rows instead of columns for the transposed
     """
     runs, _, channels = dense.shape
-    if channels < LEAST_CHANNELS:
+    if channels < MIN_CHANNELS:
         return None
-    if coins is not None:
-        values = values * factors(coins)
-    output = dense.new_empty(runs, pattern.shape[1 if turned else 0], channels)
-    kernel = _kernels(channels)[1 if turned else 0]
-    kernel(*rows_of(pattern), *arrays_of(values, dense, output), pattern.longest)
+    if mask is not None:
+        values = values * factors(mask)
+    output = dense.new_empty(runs, structure.shape[1 if transposed else 0], channels)
+    kernel = _kernels(channels)[1 if transposed else 0]
+    kernel(*rows_of(structure), *arrays_of(values, dense, output), structure.longest)
     return output
 
 

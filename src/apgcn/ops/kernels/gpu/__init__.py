@@ -1,10 +1,10 @@
 """Loops compiled by Triton for a GPU."""
 
-from apgcn.ops.kernels.gpu.halting import combine, combine_back
-from apgcn.ops.kernels.gpu.propagation import listen, listen_back
-from apgcn.ops.kernels.gpu.rng import words
-from apgcn.ops.kernels.gpu.sparse_linear import hidden_layer, hidden_layer_back
-from apgcn.ops.kernels.gpu.spmm import multiply
+from apgcn.ops.kernels.gpu.halting import combine, combine_backward
+from apgcn.ops.kernels.gpu.propagation import propagate, propagate_backward
+from apgcn.ops.kernels.gpu.rng import random_bits
+from apgcn.ops.kernels.gpu.sparse_linear import sparse_linear, sparse_linear_backward
+from apgcn.ops.kernels.gpu.spmm import spmm
 
 IN_PARTS = False
 PACKED = True  # these loops read coins as they were drawn
@@ -12,11 +12,11 @@ PACKED = True  # these loops read coins as they were drawn
 __all__ = [
     "PACKED",
     "combine",
-    "combine_back",
-    "hidden_layer",
-    "hidden_layer_back",
-    "listen",
-    "listen_back",
-    "multiply",
-    "words",
+    "combine_backward",
+    "propagate",
+    "propagate_backward",
+    "random_bits",
+    "sparse_linear",
+    "sparse_linear_backward",
+    "spmm",
 ]

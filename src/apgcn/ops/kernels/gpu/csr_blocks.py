@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from apgcn.ops.rng import Coins
+from apgcn.ops.rng import PackedMask
 from apgcn.ops.sparse import Csr
 
 NONE, FAIR, BYTES = 0, 1, 2  # how coins are packed
@@ -30,11 +30,11 @@ class Tossed(NamedTuple):
     factor: float
 
     @classmethod
-    def of(cls, coins: Coins | None, like: Tensor) -> Tossed:
-        if coins is None:
+    def of(cls, mask: PackedMask | None, like: Tensor) -> Tossed:
+        if mask is None:
             return cls(like, 0, NONE, 0, 1.0)
-        words = coins.words.view(torch.int32 if coins.fair else torch.uint8)
-        return cls(words, max(1, words.shape[1]), FAIR if coins.fair else BYTES, coins.dropped_bytes, coins.factor)
+        words = mask.words.view(torch.int32 if mask.fair else torch.uint8)
+        return cls(words, max(1, words.shape[1]), FAIR if mask.fair else BYTES, mask.dropped_bytes, mask.factor)
 
 
 class Shares(NamedTuple):

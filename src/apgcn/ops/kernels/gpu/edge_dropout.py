@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from apgcn.ops.kernels.adaptive_propagation import Matrices
+from apgcn.ops.kernels.adaptive_propagation import PropagationMatrices
 from apgcn.ops.kernels.gpu.csr_blocks import Tossed, rows_at, tossed
 
 BITS = 32  # steps in a word
@@ -34,11 +34,11 @@ class Edges(NamedTuple):
     words: Tensor | None
     scale: Tensor
 
-    def turned(self, matrices: Matrices) -> Edges:
+    def transposed(self, matrices: PropagationMatrices) -> Edges:
         """The same of the transposed matrix."""
         if self.words is None:
             return self
-        return self._replace(words=self.words.index_select(2, matrices.pattern.order))
+        return self._replace(words=self.words.index_select(2, matrices.structure.order))
 
     def words_at(self, k: int) -> tuple[Tensor, int, int]:
         """Those of step k, how many words a run has, and the bit."""
@@ -54,28 +54,28 @@ class Edges(NamedTuple):
         return 0 if len(self.scale) == 1 else self.scale.stride(0)
 
 
-def edges_of(matrices: Matrices, steps: int) -> Edges:
+def edges_of(matrices: PropagationMatrices, steps: int) -> Edges:
     """What the coins leave, and the scales where the matrices are to be normalised again."""
-    pattern, weights = matrices.pattern, matrices.weights
+    structure, weights = matrices.structure, matrices.weights
     words, runs, tosses = None, 1, 1
-    if matrices.coins is not None:
-        coins = Tossed.of(matrices.coins, weights)
-        runs, tosses = len(coins.words), steps
-        words = torch.empty(runs, triton.cdiv(steps, BITS), pattern.entries, dtype=torch.int32, device=weights.device)
-        _gather[triton.cdiv(pattern.entries, BLOCK), words.shape[1], runs](
-            pattern.rows, pattern.columns, words, pattern.entries, steps,
-            coins.words, coins.per_run, coins.dropped, KIND=coins.kind, LOOPS=matrices.keeps_loops,
+    if matrices.mask is not None:
+        mask = Tossed.of(matrices.mask, weights)
+        runs, tosses = len(mask.words), steps
+        words = torch.empty(runs, triton.cdiv(steps, BITS), structure.nnz, dtype=torch.int32, device=weights.device)
+        _gather[triton.cdiv(structure.nnz, BLOCK), words.shape[1], runs](
+            structure.rows, structure.columns, words, structure.nnz, steps,
+            mask.words, mask.per_run, mask.dropped, KIND=mask.kind, LOOPS=matrices.keep_self_loops,
             BLOCK=BLOCK, BITS=BITS,
         )  # fmt: skip
     if not matrices.renormalize:
-        return Edges(words, weights.new_ones(1, 1, pattern.shape[0]))
-    scale = weights.new_empty(runs, tosses, pattern.shape[0])
+        return Edges(words, weights.new_ones(1, 1, structure.shape[0]))
+    scale = weights.new_empty(runs, tosses, structure.shape[0])
     edges, at_once = Edges(words, scale), min(BITS, triton.next_power_of_2(tosses))
-    rows = pattern.straight
+    rows = structure.straight
     for k in range(0, tosses, BITS):
-        _scales[rows.heavy + triton.cdiv(pattern.shape[0] - rows.heavy, ROWS), runs](
+        _scales[rows.heavy + triton.cdiv(structure.shape[0] - rows.heavy, ROWS), runs](
             rows.pointers, rows.schedule, rows.heavy, weights, *edges.words_at(k)[:2], scale[:, k:],
-            pattern.shape[0], tosses, min(tosses - k, BITS), matrices.factor,
+            structure.shape[0], tosses, min(tosses - k, BITS), matrices.factor,
             DROPS=words is not None, ROWS=ROWS, STEPS=at_once, num_warps=2,
         )  # fmt: skip
     return edges
@@ -83,23 +83,23 @@ def edges_of(matrices: Matrices, steps: int) -> Edges:
 
 @triton.jit
 def _gather(
-    rows, columns, words, entries, steps, tossed_words, tossed_per_run, dropped,
+    rows, columns, words, nnz, steps, tossed_words, tossed_per_run, dropped,
     KIND: tl.constexpr, LOOPS: tl.constexpr, BLOCK: tl.constexpr, BITS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(2)
     entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    there = entry < entries
+    there = entry < nnz
     word = tl.zeros((BLOCK,), tl.int32)
     first = tl.program_id(1) * BITS
-    place = first.to(tl.int64) * entries + entry
+    place = first.to(tl.int64) * nnz + entry
     for k in range(first, min(first + BITS, steps)):
         kept = tossed(tossed_words, tossed_per_run, run, place, there, KIND, dropped)
         word |= kept.to(tl.int32) << (k - first)
-        place += entries
+        place += nnz
     if LOOPS:  # never dropped
         loop = tl.load(rows + entry, mask=there, other=0) == tl.load(columns + entry, mask=there, other=1)
         word = tl.where(loop, -1, word)
-    into = words + (run.to(tl.int64) * tl.num_programs(1) + tl.program_id(1)) * entries
+    into = words + (run.to(tl.int64) * tl.num_programs(1) + tl.program_id(1)) * nnz
     tl.store(into + entry, word, mask=there)
 
 

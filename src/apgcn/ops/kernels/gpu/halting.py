@@ -68,7 +68,7 @@ def _combine(
     tl.store(remainder + run * nodes + node, rest, mask=there)
 
 
-def combine_back(
+def combine_backward(
     z: Tensor, h: Tensor, updates: Tensor | None, unit: Tensor, taken: Tensor, gradients: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]:
     """The gradients of z, but for what flows from step to step, and of what the halting unit said."""

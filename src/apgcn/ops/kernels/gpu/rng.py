@@ -1,4 +1,4 @@
-"""How does a GPU read the tapes of `noise.Noise`? In one launch."""
+"""How does a GPU read the tapes of `rng.RandomStream`? In one launch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apgcn.ops.rng import GAMMA, MULTIPLIERS, SHIFTS
 BLOCK = 1024  # words that a program reads
 
 
-def words(starts: Tensor, first: int, count: int) -> Tensor:
+def random_bits(starts: Tensor, first: int, count: int) -> Tensor:
     """Words number `first` and the `count` - 1 after it of the tapes that start at `starts` (runs, 1)."""
     drawn = torch.empty(len(starts), count, dtype=torch.int64, device=starts.device)
     if count:

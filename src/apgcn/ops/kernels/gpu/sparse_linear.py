@@ -5,21 +5,31 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from apgcn.ops.kernels.gpu.spmm import multiply
-from apgcn.ops.rng import Coins
-from apgcn.ops.sparse import Pattern
+from apgcn.ops.kernels.gpu.spmm import spmm
+from apgcn.ops.rng import PackedMask
+from apgcn.ops.sparse import CSRStructure
 
 
-def hidden_layer(
-    pattern: Pattern, values: Tensor, feature_coins: Coins | None, weight: Tensor, bias: Tensor, coins: Coins | None
+def sparse_linear(
+    structure: CSRStructure,
+    values: Tensor,
+    feature_mask: PackedMask | None,
+    weight: Tensor,
+    bias: Tensor,
+    mask: PackedMask | None,
 ) -> Tensor:
-    """ReLU(X W + b) after dropout of X by `feature_coins` and of the result by `coins`."""
-    return multiply(pattern, values, feature_coins, weight, turned=False, bias=bias, hidden_coins=coins)
+    """ReLU(X W + b) after dropout of X by `feature_mask` and of the result by `mask`."""
+    return spmm(structure, values, feature_mask, weight, transposed=False, bias=bias, hidden_mask=mask)
 
 
-def hidden_layer_back(
-    pattern: Pattern, values: Tensor, feature_coins: Coins | None, hidden: Tensor, factor: float, gradient: Tensor
+def sparse_linear_backward(
+    structure: CSRStructure,
+    values: Tensor,
+    feature_mask: PackedMask | None,
+    hidden: Tensor,
+    factor: float,
+    gradient: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """The gradients of W and b; `factor` is what dropout multiplied the hidden values with that it kept."""
     said = torch.where(hidden > 0, gradient * factor, 0)
-    return multiply(pattern, values, feature_coins, said, turned=True), said.sum(1, keepdim=True)
+    return spmm(structure, values, feature_mask, said, transposed=True), said.sum(1, keepdim=True)

@@ -7,21 +7,21 @@ import triton.language as tl
 from torch import Tensor
 
 from apgcn.ops.kernels.gpu.csr_blocks import Shares, Tossed, rows_at, tossed
-from apgcn.ops.rng import Coins
-from apgcn.ops.sparse import Pattern
+from apgcn.ops.rng import PackedMask
+from apgcn.ops.sparse import CSRStructure
 
 
-def multiply(
-    pattern: Pattern,
+def spmm(
+    structure: CSRStructure,
     values: Tensor,
-    coins: Coins | None,
+    mask: PackedMask | None,
     dense: Tensor,
     *,
-    turned: bool,
+    transposed: bool,
     bias: Tensor | None = None,
-    hidden_coins: Coins | None = None,
+    hidden_mask: PackedMask | None = None,
 ) -> Tensor:
-    """The product, or that with the transposed matrix; with a bias, its ReLU after dropout by `hidden_coins`.
+    """The product, or that with the transposed matrix; with a bias, its ReLU after dropout by `hidden_mask`.
 
     Shapes
     ------
@@ -31,20 +31,20 @@ def multiply(
     """
     dense = dense.contiguous()
     runs, _, channels = dense.shape
-    rows = pattern.shape[1 if turned else 0]
+    rows = structure.shape[1 if transposed else 0]
     output = dense.new_empty(runs, rows, channels)
-    if turned:
-        values = values.index_select(1, pattern.order)
-    features, hidden = Tossed.of(coins, values), Tossed.of(hidden_coins, values)
-    csr = pattern.turned if turned else pattern.straight
+    if transposed:
+        values = values.index_select(1, structure.order)
+    features, hidden = Tossed.of(mask, values), Tossed.of(hidden_mask, values)
+    csr = structure.transposed if transposed else structure.straight
     shares = Shares.of(csr, channels)
-    _multiply[shares.programs, runs, triton.cdiv(channels, shares.sizes["CHANNELS"])](
-        csr.pointers, csr.columns, csr.schedule, pattern.order, shares.heavy,
-        values.contiguous(), 0 if len(values) == 1 else pattern.entries,
+    _spmm[shares.programs, runs, triton.cdiv(channels, shares.sizes["CHANNELS"])](
+        csr.pointers, csr.columns, csr.schedule, structure.order, shares.heavy,
+        values.contiguous(), 0 if len(values) == 1 else structure.nnz,
         dense, dense.shape[1], dense if bias is None else bias.contiguous(), output, rows, channels,
         features.words, features.per_run, features.dropped, features.factor,
         hidden.words, hidden.per_run, hidden.dropped, hidden.factor,
-        TURNED=turned, KIND=features.kind, HIDDEN=bias is not None, HIDDEN_KIND=hidden.kind,
+        TRANSPOSED=transposed, KIND=features.kind, HIDDEN=bias is not None, HIDDEN_KIND=hidden.kind,
         num_warps=1, **shares.sizes,
     )  # fmt: skip
     return output
@@ -52,7 +52,17 @@ def multiply(
 
 @triton.jit
 def _entries_at(
-    entry, last, columns, values, order, words, words_per_run, run, dropped, TURNED: tl.constexpr, KIND: tl.constexpr
+    entry,
+    last,
+    columns,
+    values,
+    order,
+    words,
+    words_per_run,
+    run,
+    dropped,
+    TRANSPOSED: tl.constexpr,
+    KIND: tl.constexpr,
 ):
     """The columns of some entries, their values, and which of them are left.
 
@@ -62,18 +72,18 @@ def _entries_at(
     column = tl.load(columns + entry, mask=left, other=0)
     value = tl.load(values + entry, mask=left, other=0.0)
     if KIND != 0:
-        place = tl.load(order + entry, mask=left, other=0) if TURNED else entry
+        place = tl.load(order + entry, mask=left, other=0) if TRANSPOSED else entry
         left = left & tossed(words, words_per_run, run, place, left, KIND, dropped)
     return column, value, left
 
 
 @triton.jit(do_not_specialize=["heavy"])
-def _multiply(
+def _spmm(
     pointers, columns, schedule, order, heavy,
     values, values_per_run, dense, dense_rows, bias, output, rows, channels,
     words, words_per_run, dropped, factor,
     hidden_words, hidden_words_per_run, hidden_dropped, hidden_factor,
-    TURNED: tl.constexpr, KIND: tl.constexpr, HIDDEN: tl.constexpr, HIDDEN_KIND: tl.constexpr,
+    TRANSPOSED: tl.constexpr, KIND: tl.constexpr, HIDDEN: tl.constexpr, HIDDEN_KIND: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     share, run = tl.program_id(0), tl.program_id(1)
@@ -86,14 +96,14 @@ def _multiply(
             share + tl.arange(0, 1), heavy, run, pointers, columns, schedule, order, values, dense, bias, output,
             channels, words, words_per_run, dropped, factor,
             hidden_words, hidden_words_per_run, hidden_dropped, hidden_factor,
-            TURNED, KIND, HIDDEN, HIDDEN_KIND, 1, ENTRIES if ROWS == 1 else 32, CHANNELS,
+            TRANSPOSED, KIND, HIDDEN, HIDDEN_KIND, 1, ENTRIES if ROWS == 1 else 32, CHANNELS,
         )  # fmt: skip
     elif ROWS > 1:
         _multiply_rows(
             heavy + (share - heavy) * ROWS + tl.arange(0, ROWS), rows, run, pointers, columns, schedule, order,
             values, dense, bias, output, channels, words, words_per_run, dropped, factor,
             hidden_words, hidden_words_per_run, hidden_dropped, hidden_factor,
-            TURNED, KIND, HIDDEN, HIDDEN_KIND, ROWS, ENTRIES, CHANNELS,
+            TRANSPOSED, KIND, HIDDEN, HIDDEN_KIND, ROWS, ENTRIES, CHANNELS,
         )  # fmt: skip
 
 
@@ -102,7 +112,7 @@ def _multiply_rows(
     number, end, run, pointers, columns, schedule, order, values, dense, bias, output, channels,
     words, words_per_run, dropped, factor,
     hidden_words, hidden_words_per_run, hidden_dropped, hidden_factor,
-    TURNED: tl.constexpr, KIND: tl.constexpr, HIDDEN: tl.constexpr, HIDDEN_KIND: tl.constexpr,
+    TRANSPOSED: tl.constexpr, KIND: tl.constexpr, HIDDEN: tl.constexpr, HIDDEN_KIND: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """The rows at some places of the schedule."""
@@ -112,14 +122,14 @@ def _multiply_rows(
     total = tl.zeros((ROWS, CHANNELS), tl.float32)
     entry = first[:, None] + tl.arange(0, ENTRIES)[None, :]
     column, value, left = _entries_at(
-        entry, last[:, None], columns, values, order, words, words_per_run, run, dropped, TURNED, KIND
+        entry, last[:, None], columns, values, order, words, words_per_run, run, dropped, TRANSPOSED, KIND
     )
     for _ in range(0, tl.max(last - first), ENTRIES):
         entry += ENTRIES
         place = column[:, :, None] * channels + channel[None, None, :]
         known, kept = value, left
         column, value, left = _entries_at(
-            entry, last[:, None], columns, values, order, words, words_per_run, run, dropped, TURNED, KIND
+            entry, last[:, None], columns, values, order, words, words_per_run, run, dropped, TRANSPOSED, KIND
         )
         said = tl.load(dense + place, mask=kept[:, :, None] & wide[None, None, :], other=0.0)
         total += tl.sum(known[:, :, None] * said, axis=1)
