@@ -120,7 +120,7 @@ def test_out_holds_everything(tmp_path, capsys, cora):
         (["models", "gcm"], "unknown model 'gcm'; did you mean 'gcn'?"),
         (["models", "--dataset", "cara"], "unknown dataset 'cara'; did you mean 'cora'?"),
         (["train", "--set", "hidden_channels"], "--set must be NAME=VALUE, got 'hidden'."),
-        (["train", "--set", "hidden_channels=2.5"], "hidden must be a whole number, got '2.5'."),
+        (["train", "--set", "hidden_channels=2.5"], "hidden_channels must be a whole number, got '2.5'."),
         (["train", "--set", "watch=test"], "watch must be one of stopping, training, regularised, got 'test'."),
         (["train", "--colour", "red"], "--colour"),
         (["frain"], "frain"),

@@ -119,15 +119,15 @@ def test_renaming_nodes_renames_predictions():
 
 
 @pytest.mark.parametrize(
-    ("settings", "sentence"),
+    ("config", "sentence"),
     [
         ({"penalty": -0.1}, r"penalty must be >= 0, got -0\.1"),
         ({"penalty": float("nan")}, "penalty must be finite, got nan"),
         ({"penalty": 10**400}, "penalty must be finite, got a number of 401 digits"),
         ({"max_steps": 0}, "max_steps must be >= 1, got 0"),
-        ({"hidden_channels": 0}, "hidden must be >= 1"),
-        ({"hidden_channels": 2.5}, "hidden must be a whole number, got 2.5"),
-        ({"hidden_channels": 10**30}, "hidden must be <= 2147483647, got a number of 31 digits"),
+        ({"hidden_channels": 0}, "hidden_channels must be >= 1"),
+        ({"hidden_channels": 2.5}, "hidden_channels must be a whole number, got 2.5"),
+        ({"hidden_channels": 10**30}, "hidden_channels must be <= 2147483647, got a number of 31 digits"),
         ({"penalty": "dear"}, "penalty must be a number, got 'dear'"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1\.0"),
         ({"epsilon": -0.5}, "epsilon must be in"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import FIXTURES
-from hypothesis import assume, config, example, given
+from hypothesis import assume, settings, example, given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -88,7 +88,7 @@ def problems(draw):
     return edges, z0, Q, q, draw(st.integers(1, 6)), draw(st.sampled_from([0.0, 0.01, 0.3]))
 
 
-@config(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(problems())
 @example(([], [[1.0]], [0.0], -1.125, 5, 0.01))  # K = 5: a fifth has no finite binary expansion
 def test_K_R_p_output_and_gradients_equal_a_loop_over_nodes(problem):
@@ -131,7 +131,7 @@ def test_K_R_p_output_and_gradients_equal_a_loop_over_nodes(problem):
         torch.testing.assert_close(ours.flatten(), loops.flatten(), rtol=1e-6, atol=1e-9)
 
 
-@config(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.integers(1, 8), st.integers(1, 5), st.integers(0, 2**32 - 1))
 def test_what_the_definitions_promise(max_steps, nodes, seed):
     h = torch.from_numpy(np.random.default_rng(seed).random((max_steps, nodes)))

@@ -165,7 +165,7 @@ def test_some_nodes_get_what_they_would_get_with_all_where_others_freeze(loops, 
 def test_two_layers_over_sparse_features(loops, device, hidden_channels, rate):
     features = sparse.random(19, 31, density=0.2, random_state=np.random.default_rng(1), format="csr", dtype=np.float32)
     x = SparseMatrix(CSRStructure(features, device=device), torch.as_tensor(features.data, device=device))
-    layers = MLP(31, hidden, 4, rate=rate, rng=RandomStream([1, 2], device=device))
+    layers = MLP(31, hidden_channels, 4, rate=rate, rng=RandomStream([1, 2], device=device))
     for rng in (lambda: RandomStream([3, 4], device=device), lambda: None):
         for fast, plain in of_both(lambda rng=rng: ([layers(x, rng())], list(layers.parameters()))):
             torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
@@ -253,8 +253,8 @@ def test_words_of_a_tape(loops, device):
             plain.seek(epoch)
             for _ in range(2):
                 with reference_kernels():
-                    expected = plain.words(count)
-                assert torch.equal(fast.words(count), expected)
+                    expected = plain.random_bits(count)
+                assert torch.equal(fast.random_bits(count), expected)
 
 
 def test_rows_that_a_warp_has_for_itself_and_more_steps_than_bits(loops, device):
@@ -280,7 +280,7 @@ def test_loops_that_do_not_work_are_told_once_and_done_without(error, monkeypatc
     try:
         with pytest.warns(UserWarning, match=f"numba is installed but does not work, so training is slow: {error}"):
             assert select_kernels(torch.ones(1), rows=1, width=1) is None
-        assert RandomStream([1]).words(3).shape == (1, 3)
+        assert RandomStream([1]).random_bits(3).shape == (1, 3)
     finally:
         written_out._installed.cache_clear()
 

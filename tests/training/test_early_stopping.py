@@ -74,7 +74,7 @@ def test_a_run_whose_loss_is_not_finite_is_never_at_its_best_and_runs_out_of_pat
 
 
 @pytest.mark.parametrize(
-    ("settings", "sentence"),
+    ("config", "sentence"),
     [
         ({"patience": 0}, "patience must be >= 1"),
         ({"learning_rate": 0.0}, "learning_rate must be > 0"),

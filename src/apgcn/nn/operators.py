@@ -89,7 +89,7 @@ class PageRank:
         else:
             whole = adjacency.normalized
             mask = _tossed(whole.structure, self.edge_dropout, steps=steps, rng=rng)
-            given = {"keeps_loops": False, "renormalize": False, "exchange": adjacency.exchange}
+            given = {"keep_self_loops": False, "renormalize": False, "exchange": adjacency.exchange}
             all_steps = PropagationMatrices(whole.structure, whole.values, mask=mask, **given)
         return all_steps._replace(decay=1 - self.teleport, home=self.teleport)
 
@@ -165,7 +165,7 @@ OPERATORS: Mapping[str, Callable[[int, RandomStream], Any]] = {
 def _normalized(adjacency: Adjacency, rate: float, *, steps: int, rng: RandomStream | None) -> PropagationMatrices:
     """`step_matrices`, for written-out loops."""
     mask = _tossed(adjacency.structure, rate, steps=steps, rng=rng)
-    given = {"keeps_loops": True, "renormalize": True, "exchange": adjacency.exchange}
+    given = {"keep_self_loops": True, "renormalize": True, "exchange": adjacency.exchange}
     return PropagationMatrices(adjacency.structure, adjacency.weights, mask=mask, **given)
 
 

@@ -65,7 +65,7 @@ def _installed(device: str) -> ModuleType | None:
     try:
         with uninterrupted():
             kernels = import_module(module)
-        kernels.words(torch.zeros(1, 1, dtype=torch.int64, device=device), 0, 1)
+        kernels.random_bits(torch.zeros(1, 1, dtype=torch.int64, device=device), 0, 1)
     except torch.OutOfMemoryError:
         raise
     except (ImportError, RuntimeError, OSError, subprocess.SubprocessError) as error:
