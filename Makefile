@@ -1,10 +1,11 @@
-# make train: set everything up and train AP-GCN on the embedded Cora graph
-# make test:  set everything up and run all checks
+# make train:     set up .venv and train AP-GCN on the embedded Cora graph
+# make test:      set up .venv and run format, lint, types and the fast tests
+# make test-slow: the tests that kill processes, start Ray clusters or ranks, or fuzz for minutes
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test clean
+.PHONY: train test test-slow clean
 
 train: .venv/installed
 	$(BIN)/apgcn train cora
@@ -12,6 +13,9 @@ train: .venv/installed
 test: .venv/installed-dev
 	scripts/browser
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check
+
+test-slow: .venv/installed-dev
+	PATH="$(CURDIR)/$(BIN):$$PATH" pytest -m slow --durations=5
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
