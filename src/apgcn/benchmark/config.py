@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
-from apgcn._utils.validation import check_int, plain
-from apgcn.data.registry import CATALOGUE
+from apgcn._utils.validation import check_int, to_python
+from apgcn.data.registry import DATASETS
 from apgcn.data.splits import TEST_SEEDS, VALIDATION_SEEDS
 from apgcn.models.presets import presets_for
 from apgcn.models.registry import MODELS
@@ -63,13 +63,13 @@ class RunConfig:
         dataset: str,
         model: str,
         *,
-        kind: str | None = None,
+        preset: str | None = None,
         train_per_class: int = PER_CLASS,
         seed_set: Purpose = "test",
         **changes: Scalar,
     ) -> RunConfig:
         """The settings behind the paper's tables for a graph, or those of a kind, with changes by name."""
-        hyperparameters = as_dict(*preset_config(dataset, model=model, kind=kind, **changes))
+        hyperparameters = as_dict(*preset_config(dataset, model=model, preset=preset, **changes))
         return cls.of(dataset, model, hyperparameters, train_per_class=train_per_class, seed_set=seed_set)
 
     @property
@@ -79,19 +79,19 @@ class RunConfig:
         return {name: value for name, value in self.hyperparameters if usual.get(name, _NOTHING) != value}
 
     @property
-    def kind(self) -> str:
+    def preset(self) -> str:
         """Which kind of settings these are: "paper", "published" or "tuned"; "" for settings that nobody gave."""
-        if self.model not in MODELS or self.dataset not in CATALOGUE:
+        if self.model not in MODELS or self.dataset not in DATASETS:
             return ""
-        for kind in presets_for(MODELS[self.model], self.dataset):
-            if self.hyperparameters == RunConfig.from_preset(self.dataset, self.model, kind=kind).hyperparameters:
-                return kind
+        for preset in presets_for(MODELS[self.model], self.dataset):
+            if self.hyperparameters == RunConfig.from_preset(self.dataset, self.model, preset=preset).hyperparameters:
+                return preset
         return ""
 
     @property
     def changes(self) -> dict[str, Scalar]:
         """The settings that are not those behind the paper's tables; all of them where graph or model are unknown."""
-        if self.model not in MODELS or self.dataset not in CATALOGUE:
+        if self.model not in MODELS or self.dataset not in DATASETS:
             return dict(self.hyperparameters)
         usual = dict(RunConfig.from_preset(self.dataset, self.model).hyperparameters)
         return {name: value for name, value in self.hyperparameters if usual.get(name, _NOTHING) != value}
@@ -103,14 +103,14 @@ class RunConfig:
         Defaults are not spelled out: so a setting that a later version adds does not change the keys of old records.
         """
         chosen = ",".join(f"{name}={json.dumps(value)}" for name, value in self.chosen.items()) or "defaults"
-        return f"{self.dataset}/{self.model}/{chosen}/labels={self.train_per_class}"
+        return f"{self.dataset}/{self.model}/{chosen}/train_per_class={self.train_per_class}"
 
     def first_runs(self, count: int) -> list[RunKey]:
         """The first runs of the protocol: every split with one initialisation, then with the next.
 
         A model without initial weights has one run per split, and no more.
         """
-        check_int("runs", count, most=MAX_RUNS)
+        check_int("runs", count, maximum=MAX_RUNS)
         seeds = TEST_SEEDS if self.seed_set == "test" else VALIDATION_SEEDS
         if self.model in MODELS and not MODELS[self.model].has_weights:
             count = min(count, len(seeds))
@@ -122,7 +122,7 @@ class RunKey:
     """One training.
 
     >>> RunConfig.from_preset("citeseer", "apgcn").first_runs(1)[0].text
-    'citeseer/apgcn/penalty=0.001/labels=20/test=2144199730/initialisation=0'
+    'citeseer/apgcn/penalty=0.001/train_per_class=20/test=2144199730/init=0'
     """
 
     run_config: RunConfig
@@ -131,19 +131,19 @@ class RunKey:
 
     @property
     def text(self) -> str:
-        return f"{self.run_config.text}/{self.run_config.seed_set}={self.split}/initialisation={self.init}"
+        return f"{self.run_config.text}/{self.run_config.seed_set}={self.split}/init={self.init}"
 
 
 def defaults(model: str) -> dict[str, Any]:
     """What the settings of a model and its training are when nobody chooses; nothing for an unknown model."""
     if model not in MODELS:
         return {}
-    return {field.name: field.default for kind in (MODELS[model], TrainingConfig) for field in fields(kind)}
+    return {field.name: field.default for preset in (MODELS[model], TrainingConfig) for field in fields(preset)}
 
 
 def as_dict(*hyperparameters: Any) -> dict[str, Scalar]:
     """The settings of several dataclasses by name, as JSON has them."""
-    return {name: plain(value) for one in hyperparameters if is_dataclass(one) for name, value in vars(one).items()}
+    return {name: to_python(value) for one in hyperparameters if is_dataclass(one) for name, value in vars(one).items()}
 
 
 def group_by_config(keys: Iterable[RunKey]) -> dict[RunConfig, list[RunKey]]:
@@ -164,17 +164,17 @@ PROTOCOL = 100  # runs: 20 splits x 5 initialisations
 class Scope:
     """Which models on which graphs, and how many runs of each; without a number, whatever there is.
 
-    `kind` says which settings, see `models.given`; none of them, those behind the paper's tables.
+    `preset` says which settings, see `models.given`; none of them, those behind the paper's tables.
     """
 
     models: tuple[str, ...]
     datasets: tuple[str, ...]
     runs: int | None = PROTOCOL
-    kind: str | None = None
+    preset: str | None = None
 
     def takes(self, dataset: str, model: str) -> bool:
         """Whether we have the model, with settings of this kind for the graph."""
-        return model in MODELS and (self.kind is None or self.kind in presets_for(MODELS[model], dataset))
+        return model in MODELS and (self.preset is None or self.preset in presets_for(MODELS[model], dataset))
 
     def pairs(self) -> Iterator[tuple[str, str]]:
         """Graph by graph, the models that can be trained on it."""
@@ -183,4 +183,4 @@ class Scope:
 
     def run_config(self, dataset: str, model: str, **changes: Any) -> RunConfig:
         """A model on a graph, with settings of this kind."""
-        return RunConfig.from_preset(dataset, model, kind=self.kind, **changes)
+        return RunConfig.from_preset(dataset, model, preset=self.preset, **changes)

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeGuard, get_args
 import numpy as np
 
 from apgcn.benchmark.config import Purpose, RunConfig, RunKey
-from apgcn.data.splits import SETS
+from apgcn.data.splits import SET_NAMES
 from apgcn.errors import InvalidInput
 from apgcn.models.registry import MODELS
 from apgcn.training.runs import RunResult
@@ -69,7 +69,7 @@ class Record:
         return asdict(self)
 
     @classmethod
-    def of_line(cls, line: Mapping[str, Any]) -> Record:
+    def from_json(cls, line: Mapping[str, Any]) -> Record:
         """As it was read.
 
         Raises
@@ -98,7 +98,7 @@ class Record:
     ) -> Record:
         """What a training found. `origin` has the device, hardware, versions and command."""
         accuracies: dict[str, Any] = {
-            f"{name}_accuracy": _none_for_nan(result.accuracy(getattr(result.run.split, name))) for name in SETS
+            f"{name}_accuracy": _none_for_nan(result.accuracy(getattr(result.run.split, name))) for name in SET_NAMES
         }
         run_config = key.run_config
         hyperparameters = dict(run_config.hyperparameters)
@@ -200,7 +200,7 @@ class _Measured:
         return asdict(self)  # type: ignore[call-overload]
 
     @classmethod
-    def of_line(cls, line: Mapping[str, Any]) -> Self:
+    def from_json(cls, line: Mapping[str, Any]) -> Self:
         return cls(**values_of(cls, line))
 
 
@@ -245,9 +245,9 @@ class TimingRecord(_Measured):
         return RunConfig.of(self.dataset, self.model, self.hyperparameters)
 
     @classmethod
-    def of_line(cls, line: Mapping[str, Any]) -> Self:
+    def from_json(cls, line: Mapping[str, Any]) -> Self:
         """As it was read; refused if the key is not that of the fields beside it."""
-        record = super().of_line(line)
+        record = super().from_json(line)
         key = timing_key(record.run_config, record.hardware, batch_runs=record.batch_runs)
         if record.model in MODELS and record.key != key:  # of a model that is gone, it cannot be told
             raise InvalidInput(f"key must be that of the other fields, {key!r}, got {record.key!r}.")
@@ -256,7 +256,7 @@ class TimingRecord(_Measured):
 
 def timing_key(run_config: RunConfig, hardware: str, *, batch_runs: int = 1) -> str:
     """What is timed, and on what."""
-    return f"{run_config.text}/pack={batch_runs}/{hardware}"
+    return f"{run_config.text}/batch_runs={batch_runs}/{hardware}"
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,7 @@ class PlannedBatch:
         return {"key": self.key, "run_config": run_config, "runs": self.runs, "device": self.device}
 
     @classmethod
-    def of_line(cls, line: Mapping[str, Any]) -> PlannedBatch:
+    def from_json(cls, line: Mapping[str, Any]) -> PlannedBatch:
         """As it was read."""
         run_config, runs = line.get("run_config"), line.get("runs")
         if not _is_condition(run_config) or not _are_runs(runs) or line.get("device") not in ("cpu", "cuda"):

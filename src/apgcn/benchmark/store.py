@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock, Timeout
 
-from apgcn._utils.atomic import write_whole
+from apgcn._utils.atomic import atomic_write
 from apgcn.benchmark.config import RunConfig, RunKey
 from apgcn.benchmark.jsonl_log import Log, locked
 from apgcn.benchmark.records import GraphRecord, PlannedBatch, Record, TimingRecord
@@ -39,10 +39,10 @@ class Store:
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise InvalidInput(f"a store must be a folder, but {folder} is a file; name another one.")
-        self._runs = Log(self.folder / "runs.jsonl", Record.of_line)
-        self._plan = Log(self.folder / "plan.log", PlannedBatch.of_line)
-        self._graphs = Log(self.folder / "graphs.log", GraphRecord.of_line)
-        self._timings = Log(self.folder / "timings.log", TimingRecord.of_line)
+        self._runs = Log(self.folder / "runs.jsonl", Record.from_json)
+        self._plan = Log(self.folder / "plan.log", PlannedBatch.from_json)
+        self._graphs = Log(self.folder / "graphs.log", GraphRecord.from_json)
+        self._timings = Log(self.folder / "timings.log", TimingRecord.from_json)
 
     @classmethod
     def existing(cls, folder: Path | str) -> Store:
@@ -126,7 +126,7 @@ class Store:
             steps = steps.copy()
             steps[kept] = old
         smallest = steps.astype(np.min_scalar_type(int(steps.max())))
-        write_whole(self.folder / self.steps_file(pack), lambda file: np.savez_compressed(file, steps=smallest))
+        atomic_write(self.folder / self.steps_file(pack), lambda file: np.savez_compressed(file, steps=smallest))
         self._runs.append(records)
 
     @staticmethod
