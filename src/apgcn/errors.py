@@ -1,7 +1,8 @@
-"""The few exceptions a user can meet.
+"""Exceptions for mistakes that a user can correct.
 
-Each message is one sentence: what must hold, what came, what to try. The command line prints it and leaves with
-`exit_status`; in Python they are ordinary exceptions.
+Each message is one sentence: what must hold, what was given, what to try. The command line prints the message and exits
+with `exit_status`; in Python these are ordinary exceptions. All derive from `ApgcnError`, and each also from the
+built-in exception that fits it best.
 """
 
 from __future__ import annotations
@@ -9,59 +10,73 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-MAX_NAMED = 40  # names in a message
+__all__ = [
+    "ApgcnError",
+    "BrokenFile",
+    "InvalidInput",
+    "MissingDevice",
+    "MissingFile",
+    "MissingPackage",
+    "NoCluster",
+    "RankDied",
+    "UnknownName",
+    "WorkerDied",
+]
+
+MAX_LISTED = 40  # names in a message
 
 
 class ApgcnError(Exception):
-    """Something that the user can put right."""
+    """Base class of the exceptions in this module."""
 
     exit_status = 2
-    quiet = False  # whether another process says it
+    quiet = False  # True if another process reports the error
 
 
 class InvalidInput(ApgcnError, ValueError):
-    """A value, an array or a file does not say what it must."""
+    """A value, an array or the content of a file is not valid."""
 
 
 class UnknownName(ApgcnError, ValueError):
-    """A name that no catalogue knows."""
+    """A name that is not in its registry; the message suggests the nearest one or lists those that are."""
 
     def __init__(self, kind: str, name: object, known: Iterable[str]):
         known = list(known)
-        typed = str(name).lower().replace("-", "_")
-        near = get_close_matches(typed, known, n=1, cutoff=0.6 if len(typed) < 6 else 0.8)  # long names share parts
-        more = f" and {len(known) - MAX_NAMED:,} more" if len(known) > MAX_NAMED else ""
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known[:MAX_NAMED])}{more}."
+        normalized = str(name).lower().replace("-", "_")
+        cutoff = 0.6 if len(normalized) < 6 else 0.8  # long names share parts
+        near = get_close_matches(normalized, known, n=1, cutoff=cutoff)
+        more = f" and {len(known) - MAX_LISTED:,} more" if len(known) > MAX_LISTED else ""
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known[:MAX_LISTED])}{more}."
         super().__init__(f"unknown {kind} {name!r}; {hint}")
 
 
 class MissingFile(ApgcnError, FileNotFoundError):
-    """A benchmark file is neither here nor to be had."""
+    """A file does not exist, and could not be downloaded."""
 
 
 class BrokenFile(ApgcnError, ValueError):
-    """A file is not what was once written: a benchmark file, a record, an archive."""
+    """A file is damaged, or is not the published one: a benchmark file, a record, an archive."""
 
 
 class MissingPackage(ApgcnError, ImportError):
-    """An optional package is needed; the message says what to install."""
+    """An optional package is needed; the message names what to install."""
 
 
 class MissingDevice(ApgcnError, RuntimeError):
-    """The asked-for device is not on this machine."""
+    """The requested device is not available on this machine."""
 
 
 class NoCluster(ApgcnError, ConnectionError):
-    """Nobody answers where a cluster should be."""
+    """No Ray cluster answers at the given address."""
 
 
 class RankDied(ApgcnError, RuntimeError):
-    """A process that trains with us has ended, or cannot be reached."""
+    """Another rank of a distributed training has exited or cannot be reached."""
 
     exit_status = 1
 
 
 class WorkerDied(ApgcnError, RuntimeError):
-    """A process that trained for us has ended before its work was done."""
+    """A worker process has exited before its runs were finished."""
 
     exit_status = 1

@@ -1,4 +1,4 @@
-"""Benchmark files: found, downloaded, checked. The network is a server on this machine."""
+"""Benchmark files: search, download, checksums, archives. The network is a local server."""
 
 import hashlib
 import sys
@@ -12,23 +12,23 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from apgcn.data import describe
-from apgcn.data.download import fetch, find
+from apgcn.data import dataset_info
+from apgcn.data.download import fetch, find_file
 from apgcn.data.npz import read_npz
 from apgcn.errors import BrokenFile, MissingFile, MissingPackage, UnknownName
 
 
-class Quiet(SimpleHTTPRequestHandler):
+class SilentHandler(SimpleHTTPRequestHandler):
     def log_message(self, *arguments):
         pass
 
 
 @pytest.fixture
-def published(tmp_path):
-    """A folder that is served, and its address."""
-    folder = tmp_path / "published"
+def served(tmp_path):
+    """A folder that is served over HTTP, and its URL."""
+    folder = tmp_path / "served"
     folder.mkdir()
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SilentHandler, directory=folder)) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield folder, f"http://127.0.0.1:{server.server_port}/"
@@ -44,48 +44,48 @@ def data(tmp_path, monkeypatch):
     return folder
 
 
-def dataset(address: str, content: bytes):
-    return replace(describe("citeseer"), address=address, sha256=hashlib.sha256(content).hexdigest())
+def dataset(url: str, content: bytes):
+    return replace(dataset_info("citeseer"), url=url, sha256=hashlib.sha256(content).hexdigest())
 
 
-def test_a_download_is_checked_and_put_in_place(published, data):
-    folder, address = published
+def test_a_download_is_verified_and_moved_into_the_folder(served, data):
+    folder, url = served
     (folder / "g.npz").write_bytes(b"graph")
-    path = fetch(dataset(address + "g.npz", b"graph"))
+    path = fetch(dataset(url + "g.npz", b"graph"))
     assert path == data / "g.npz"
     assert path.read_bytes() == b"graph"
     assert [file.name for file in data.iterdir()] == ["g.npz"]
 
 
-def test_a_second_call_needs_no_network(published, data):
-    folder, address = published
+def test_a_second_call_needs_no_network(served, data):
+    folder, url = served
     (folder / "g.npz").write_bytes(b"graph")
-    wanted = dataset(address + "g.npz", b"graph")
-    first = fetch(wanted)
+    requested = dataset(url + "g.npz", b"graph")
+    first = fetch(requested)
     (folder / "g.npz").unlink()
-    assert fetch(wanted) == first
+    assert fetch(requested) == first
 
 
-def test_the_cache_folder_is_looked_into_after_the_named_one(data, tmp_path):
-    wanted = dataset("http://127.0.0.1:9/g.npz", b"graph")
-    assert find(wanted) is None
+def test_the_cache_folder_is_searched_after_apgcn_data(data, tmp_path):
+    requested = dataset("http://127.0.0.1:9/g.npz", b"graph")
+    assert find_file(requested) is None
     (tmp_path / "cache" / "apgcn").mkdir(parents=True)
     (tmp_path / "cache" / "apgcn" / "g.npz").write_bytes(b"graph")
-    assert fetch(wanted) == tmp_path / "cache" / "apgcn" / "g.npz"
+    assert fetch(requested) == tmp_path / "cache" / "apgcn" / "g.npz"
     data.mkdir()
     (data / "g.npz").write_bytes(b"graph")
-    assert fetch(wanted) == data / "g.npz"
+    assert fetch(requested) == data / "g.npz"
 
 
-def test_a_wrong_download_leaves_nothing_behind(published, data):
-    folder, address = published
+def test_a_download_with_a_wrong_checksum_is_removed(served, data):
+    folder, url = served
     (folder / "g.npz").write_bytes(b"another graph")
     with pytest.raises(BrokenFile, match=r"g\.npz is not the published .* nothing was kept"):
-        fetch(dataset(address + "g.npz", b"graph"))
+        fetch(dataset(url + "g.npz", b"graph"))
     assert list(data.iterdir()) == []
 
 
-def test_a_wrong_file_is_named_and_left_alone(data):
+def test_a_file_with_a_wrong_checksum_is_reported_and_kept(data):
     data.mkdir()
     (data / "g.npz").write_bytes(b"my notes")
     with pytest.raises(BrokenFile, match=r"g\.npz must have SHA-256 .* move it away"):
@@ -93,7 +93,7 @@ def test_a_wrong_file_is_named_and_left_alone(data):
     assert (data / "g.npz").read_bytes() == b"my notes"
 
 
-def test_without_network_the_file_the_folder_and_the_address_are_named(data):
+def test_without_network_the_message_names_file_folder_and_url(data):
     with pytest.raises(MissingFile) as caught:
         fetch(dataset("http://127.0.0.1:9/g.npz", b"graph"))
     for part in ("g.npz", str(data), "http://127.0.0.1:9/g.npz", "APGCN_DATA"):
@@ -101,7 +101,7 @@ def test_without_network_the_file_the_folder_and_the_address_are_named(data):
     assert not list(data.glob("*"))
 
 
-def test_a_folder_in_the_home_is_found_and_its_files_are_left_alone(tmp_path, monkeypatch):
+def test_a_tilde_in_apgcn_data_is_expanded_and_files_there_are_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("APGCN_DATA", "~/data")
     (tmp_path / "data").mkdir()
@@ -111,36 +111,36 @@ def test_a_folder_in_the_home_is_found_and_its_files_are_left_alone(tmp_path, mo
     assert (tmp_path / "data" / "g.npz").read_bytes() == b"precious"
 
 
-def test_something_that_is_no_file_is_left_alone(data):
+def test_a_folder_in_place_of_the_file_is_kept(data):
     (data / "g.npz").mkdir(parents=True)
     with pytest.raises(BrokenFile, match="must be a file that can be read"):
         fetch(dataset("http://127.0.0.1:9/g.npz", b"graph"))
     assert (data / "g.npz").is_dir()
 
 
-def test_without_pooch_the_user_learns_what_to_install(data, monkeypatch):
+def test_without_pooch_the_message_names_what_to_install(data, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(MissingPackage, match="needs pooch: pip install pooch"):
         fetch(dataset("http://127.0.0.1:9/g.npz", b"graph"))
 
 
-def test_the_embedded_file_is_the_one_in_the_catalogue():
+def test_the_embedded_file_has_the_checksum_of_the_registry():
     content = resources.files("apgcn.data").joinpath("cora.npz").read_bytes()
-    assert hashlib.sha256(content).hexdigest() == describe("cora").sha256
+    assert hashlib.sha256(content).hexdigest() == dataset_info("cora").sha256
 
 
-def test_an_unknown_name_gets_the_nearest_one():
+def test_an_unknown_name_gets_a_suggestion():
     with pytest.raises(UnknownName, match="unknown dataset 'Cora-ML'; did you mean 'cora_ml'"):
-        describe("Cora-ML")
+        dataset_info("Cora-ML")
     with pytest.raises(UnknownName, match="known: cora, citeseer"):
-        describe("zzz")
+        dataset_info("zzz")
 
 
 @pytest.mark.parametrize("stem", ["{}_", "{}_matrix."])
-def test_both_spellings_are_read_and_pickles_are_left_alone(tmp_path, stem):
-    all_to_all = sparse.csr_matrix([[0, 1.0], [1, 0]])
+def test_both_naming_schemes_are_read_and_pickles_are_ignored(tmp_path, stem):
+    matrix = sparse.csr_matrix([[0, 1.0], [1, 0]])
     arrays = {
-        stem.format(prefix) + part: getattr(all_to_all, part)
+        stem.format(prefix) + part: getattr(matrix, part)
         for prefix in ("adj", "attr")
         for part in ("data", "indices", "indptr", "shape")
     }
@@ -151,7 +151,7 @@ def test_both_spellings_are_read_and_pickles_are_left_alone(tmp_path, stem):
 
 
 @pytest.mark.parametrize("content", [b"", b"not an archive", b"PK\x03\x04 torn"])
-def test_a_broken_archive_is_told_in_words(tmp_path, content):
+def test_a_damaged_archive_is_refused(tmp_path, content):
     (tmp_path / "g.npz").write_bytes(content)
     with pytest.raises(BrokenFile, match=r"g\.npz is not a graph archive"):
         read_npz(tmp_path / "g.npz")
@@ -172,10 +172,10 @@ def test_a_broken_archive_is_told_in_words(tmp_path, content):
     ],
     ids=str,
 )
-def test_a_damaged_graph_is_refused_in_words(tmp_path, damage):
-    all_to_all = sparse.csr_matrix([[0, 1.0], [1, 0]])
+def test_an_archive_with_invalid_arrays_is_refused(tmp_path, damage):
+    matrix = sparse.csr_matrix([[0, 1.0], [1, 0]])
     arrays = {
-        f"{prefix}_{part}": np.asarray(getattr(all_to_all, part))
+        f"{prefix}_{part}": np.asarray(getattr(matrix, part))
         for prefix in ("adj", "attr")
         for part in ("data", "indices", "indptr", "shape")
     }
@@ -184,12 +184,12 @@ def test_a_damaged_graph_is_refused_in_words(tmp_path, damage):
         read_npz(tmp_path / "g.npz")
 
 
-def test_a_missing_archive_is_named(tmp_path):
+def test_a_missing_archive_is_named_in_the_message(tmp_path):
     with pytest.raises(MissingFile, match=r"g\.npz must be a graph archive"):
         read_npz(tmp_path / "g.npz")
 
 
-def test_an_archive_without_a_graph_is_told_in_words(tmp_path):
+def test_an_archive_without_a_graph_is_refused(tmp_path):
     np.savez(tmp_path / "g.npz", labels=np.zeros(3))
     with pytest.raises(BrokenFile, match="must hold adj_data"):
         read_npz(tmp_path / "g.npz")

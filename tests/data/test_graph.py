@@ -1,3 +1,5 @@
+"""The graph container: validation, immutability, types."""
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -14,7 +16,7 @@ def test_sparse_features_stay_sparse_and_dense_ones_dense():
     assert isinstance(Graph(PATH, features=np.eye(3), labels=labels).features, np.ndarray)
 
 
-def test_a_graph_does_not_change_with_the_arrays_it_was_made_from():
+def test_a_graph_copies_the_arrays_it_is_created_from():
     features, adjacency = np.eye(3), sparse.csr_matrix(PATH, dtype=np.float32)
     graph = Graph(adjacency, features=features, labels=[0, 1, 1])
     features[0, 0] = adjacency.data[0] = 7
@@ -22,7 +24,7 @@ def test_a_graph_does_not_change_with_the_arrays_it_was_made_from():
     assert graph.adjacency.data[0] == 1
 
 
-def test_a_graph_cannot_be_written_to():
+def test_a_graph_is_immutable():
     graph = Graph(PATH, features=np.eye(3), labels=[0, 1, 1])
     with pytest.raises(AttributeError):
         graph.labels = graph.labels  # type: ignore[misc]
@@ -32,7 +34,7 @@ def test_a_graph_cannot_be_written_to():
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "message"),
     [
         ({"adjacency": np.ones((3, 2))}, "adjacency must be square, got 3 x 2"),
         ({"adjacency": -PATH}, "edge weights must be >= 0, got -1"),
@@ -44,7 +46,7 @@ def test_a_graph_cannot_be_written_to():
         ({"features": [["a"], ["b"], ["c"]]}, "features must be numbers"),
         ({"labels": [0, 1]}, "g has 3 nodes but 2 labels; write -1"),
         ({"labels": [0, 1, -2]}, "labels must be >= -1 and < 65536, got -2"),
-        ({"labels": [0.0, 1.0, 2.0]}, "labels must be whole numbers"),
+        ({"labels": [0.0, 1.0, 2.0]}, "labels must be integers"),
         ({"labels": [0, 1, 10**9]}, "labels must be >= -1 and < 65536, got 1000000000"),
         ({"labels": np.array([0, 1, 2**64 - 1], dtype=np.uint64)}, "labels must be >= -1 and < 65536"),
         ({"labels": [[0], [1, 2], [3]]}, "labels must have one axis"),
@@ -57,20 +59,20 @@ def test_a_graph_cannot_be_written_to():
         ({"node_names": ["one"]}, "g has 3 nodes but 1 node names"),
     ],
 )
-def test_a_mistake_is_told_in_words(change, sentence):
-    with pytest.raises(InvalidInput, match=sentence):
+def test_invalid_arguments_raise_a_message_that_names_them(change, message):
+    with pytest.raises(InvalidInput, match=message):
         Graph(**{"adjacency": PATH, "features": np.eye(3), "labels": [0, 1, 1], "name": "g", **change})
 
 
-def test_entries_outside_the_matrix_are_found_before_they_can_do_harm():
-    """scipy trusts the arrays of a CSR matrix; used unchecked, such an index ends the process."""
+def test_an_index_outside_the_matrix_is_refused():
+    """scipy trusts the arrays of a CSR matrix; such an index, used unchecked, crashes the process."""
     broken = sparse.csr_matrix(PATH, dtype=np.float32)
     broken.indices[0] = 10**8
     with pytest.raises(InvalidInput, match="adjacency must be a matrix of numbers"):
         Graph(broken, features=np.eye(3), labels=[0, 1, 1])
 
 
-def test_names_may_come_as_an_array():
+def test_names_may_be_an_array():
     assert Graph(PATH, np.eye(3), [0, 1, 1], class_names=np.array(["a", "b"])).class_names == ("a", "b")
 
 

@@ -1,1 +1,8 @@
-"""Helpers without graph semantics: formatting, validation, processes, statistics."""
+"""Helpers without graph semantics, shared by all packages.
+
+`validation` checks arguments, `formatting` prepares text for messages, `atomic` writes files and folders completely or
+not at all, `process` defers signals, `significance` has bootstrap intervals and the aligned Friedman test. Import from
+the modules; none of this is part of the public interface.
+"""
+
+__all__: list[str] = []

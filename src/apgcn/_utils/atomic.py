@@ -1,4 +1,4 @@
-"""How is a file written? Whole, or not at all."""
+"""Atomic writes: a file or folder appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -13,18 +13,31 @@ from typing import BinaryIO
 from apgcn.errors import InvalidInput
 
 
-def file_to_write(path: Path, *, option: str, example: str, spare: Iterable[Path | None] = ()) -> Path:
-    """The path in full, if a file can be written there or replaced; `option` is how the user came to name it.
+def resolve_output_file(path: Path, *, option: str, example: str, protected: Iterable[Path | None] = ()) -> Path:
+    """Return the absolute path, if a file can be created or replaced there.
 
-    What is to be spared, files and all that is in folders, is not to be replaced.
+    Parameters
+    ----------
+    path : Path
+    option : str
+        The option or parameter that the user gave the path with, for the message.
+    example : str
+        A file name to suggest where `path` is a folder.
+    protected : paths, optional
+        Inputs that must not be overwritten: files, and folders with all that they contain.
+
+    Raises
+    ------
+    InvalidInput
+        If no file can be written there.
     """
     try:
         path = Path(path).resolve()
     except (OSError, RuntimeError) as error:
         raise InvalidInput(f"{option} must name a file, but {path} is none ({error}); name another one.") from error
-    for kept in spare:
-        if kept is not None and Path(kept).resolve() in (path, *path.parents):
-            raise InvalidInput(f"{option} must not name what is read, but {path} is that or in it; name another file.")
+    for source in protected:
+        if source is not None and Path(source).resolve() in (path, *path.parents):
+            raise InvalidInput(f"{option} must not name an input, but {path} is one or lies in one; name another file.")
     if not path.parent.is_dir():
         raise InvalidInput(f"{option} must name a file in a folder that exists, but {path.parent} does not.")
     if path.is_dir():
@@ -34,11 +47,11 @@ def file_to_write(path: Path, *, option: str, example: str, spare: Iterable[Path
     return path
 
 
-def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let `write` fill a file beside its place, sync it, and only then rename it into the place.
+def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file through `write` under a temporary name, sync it, and only then rename it to `path`.
 
-    What was there before stays until that moment. An attempt that was killed leaves a file `.partial-NAME`, which the
-    next one replaces.
+    An existing file stays until that moment. A process that was killed leaves a file `.partial-NAME`, which the next
+    attempt replaces.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".partial-{path.name}")
@@ -51,11 +64,11 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    fsync_folder(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make sure that the names in a folder survive a power cut, where the system can promise it."""
+def fsync_folder(folder: Path) -> None:
+    """Sync a folder's entries to disk, so that they survive a power cut; POSIX only."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -65,15 +78,15 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-BEGUN = ".partial-"  # begins the name of a folder that is being written
+PARTIAL_PREFIX = ".partial-"  # of the name of a folder that is being written
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to write into, which becomes `path` when the block ends well, and is removed when it does not.
+    """Context manager: a temporary folder that becomes `path` when the block succeeds, and is removed if it raises.
 
-    Entering it already shows that the place can be written to, so it is worth entering before long work. A folder that
-    is there and empty, but for what a process that was killed had begun, is filled; its owner and permissions stay.
+    Entering it already checks that `path` is writable, so enter it before long computations. An existing folder that is
+    empty, except for partial folders of processes that were killed, is filled; its owner and permissions stay.
 
     Raises
     ------
@@ -82,17 +95,17 @@ def new_folder(path: Path) -> Iterator[Path]:
     """
     try:
         path = Path(path).resolve()
-        filled = path.is_dir()
-        _check_place(path)
+        exists = path.is_dir()
+        _check_new_or_empty(path)
         missing = [parent for parent in path.parents if not parent.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=BEGUN, dir=path if filled else path.parent))
+        partial = Path(tempfile.mkdtemp(prefix=PARTIAL_PREFIX, dir=path if exists else path.parent))
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InvalidInput(f"--out must be writable, but {path} is not ({reason}); name another folder.") from error
     try:
         yield partial
-        _settle(partial, path, filled=filled)
+        _move_into_place(partial, path, exists=exists)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         for parent in missing:  # the innermost first
@@ -101,18 +114,17 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise
 
 
-def _check_place(path: Path) -> None:
+def _check_new_or_empty(path: Path) -> None:
     if path.is_dir():
-        if any(not one.name.startswith(BEGUN) for one in path.iterdir()):
+        if any(not entry.name.startswith(PARTIAL_PREFIX) for entry in path.iterdir()):
             raise InvalidInput(f"--out must name a new or empty folder, but {path} has files in it; name another one.")
     elif path.exists():
         raise InvalidInput(f"--out must name a folder, but {path} is a file; name another one.")
 
 
-def _settle(partial: Path, path: Path, *, filled: bool) -> None:
-    """Put what was written into its place."""
-    _check_place(path)  # another process may have been faster
-    if filled:
+def _move_into_place(partial: Path, path: Path, *, exists: bool) -> None:
+    _check_new_or_empty(path)  # another process may have written there meanwhile
+    if exists:
         for file in sorted(partial.iterdir()):
             os.replace(file, path / file.name)
         partial.rmdir()

@@ -1,4 +1,4 @@
-"""When must a signal wait? While an exception that it raises would be lost."""
+"""Signals during imports and compilation, and the way a command exits."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
+TERMINATION_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Signals that ask us to end are heard when the block is done.
+def defer_signals() -> Iterator[None]:
+    """Defer the handlers of termination signals to the end of the block.
 
-    An import or a compiler loses an exception that comes while it works: it falls into a callback, which has nobody to
-    tell.
+    Python loses an exception that a handler raises while an import or a compiler is at work: it surfaces in a callback,
+    which cannot pass it on.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    waiting: list[tuple[int, Any]] = []
-    names = (getattr(signal, name, None) for name in ENDING)
-    handlers = {number: signal.getsignal(number) for number in names if number and callable(signal.getsignal(number))}
+    pending: list[tuple[int, Any]] = []
+    numbers = (getattr(signal, name, None) for name in TERMINATION_SIGNALS)
+    handlers = {number: signal.getsignal(number) for number in numbers if number and callable(signal.getsignal(number))}
     for number in handlers:
-        signal.signal(number, lambda number, frame: waiting.append((number, frame)))
+        signal.signal(number, lambda number, frame: pending.append((number, frame)))
     try:
         yield
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        for number, frame in waiting:
+        for number, frame in pending:
             handlers[signal.Signals(number)](number, frame)  # type: ignore[misc, operator]
 
 
-_at_once = False
+_exit_immediately = False
 
 
-def leave_at_once() -> None:
-    """From now on the command ends without waiting for anybody."""
-    global _at_once
-    _at_once = True
+def request_immediate_exit() -> None:
+    """From now on let the command exit without waiting for threads or other processes."""
+    global _exit_immediately
+    _exit_immediately = True
 
 
-def leaves_at_once() -> bool:
-    """Whether that was said."""
-    return _at_once
+def immediate_exit_requested() -> bool:
+    """Whether `request_immediate_exit` was called."""
+    return _exit_immediately

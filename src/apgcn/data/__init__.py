@@ -1,32 +1,62 @@
-"""Benchmark graphs by name.
+"""Graphs, splits and benchmark datasets.
 
->>> from apgcn import datasets
->>> datasets.load("cora")
-Graph('cora', nodes=2708, directed_edges=5429, features=1433, classes=7)
+Start with `load`, which returns a benchmark graph by name, and `clean`, the preprocessing of the benchmark:
+
+>>> from apgcn.data import clean, load
+>>> clean(load("cora"))
+Graph('cora', nodes=2485, directed_edges=10138, features=1433, classes=7)
+
+| module | contents |
+|---|---|
+| `graph` | `Graph`: adjacency, features, labels |
+| `transforms` | `clean` and its steps: `to_undirected`, `remove_self_loops`, `largest_connected_component`, ... |
+| `splits` | `Split`, and the published splits of the protocol |
+| `registry` | `DATASETS`: sizes, citations and addresses of the benchmark graphs |
+| `datasets` | `load` |
+| `download` | download and checksums of benchmark files |
+| `npz` | graphs as NumPy archives |
+| `synthetic` | `synthetic_graph`: a block model of any size |
 """
 
 from __future__ import annotations
 
-from apgcn.data.cora import read_cora
-from apgcn.data.download import fetch
+from apgcn.data.datasets import load
 from apgcn.data.graph import Graph
-from apgcn.data.npz import read_npz
-from apgcn.data.registry import AMAZON_GRAPHS, CATALOGUE, CITATION_GRAPHS, Dataset, describe
+from apgcn.data.npz import read_npz, write_npz
+from apgcn.data.registry import AMAZON_GRAPHS, CITATION_GRAPHS, DATASETS, DatasetInfo, dataset_info
+from apgcn.data.splits import TEST_SEEDS, VALIDATION_SEEDS, Split, split_for_test, split_for_validation
+from apgcn.data.synthetic import synthetic_graph
+from apgcn.data.transforms import (
+    clean,
+    largest_connected_component,
+    normalize_features,
+    remove_edge_weights,
+    remove_self_loops,
+    subgraph,
+    to_undirected,
+)
 
-__all__ = ["AMAZON_GRAPHS", "CATALOGUE", "CITATION_GRAPHS", "Dataset", "describe", "load"]
-
-
-def load(name: str) -> Graph:
-    """The graph as published, before cleaning; downloaded on first use unless it is embedded.
-
-    Raises
-    ------
-    UnknownName
-        If the catalogue has no such graph; the message names the nearest one.
-    MissingFile, BrokenFile
-        If its file cannot be had, or is not the published one.
-    """
-    dataset = describe(name)
-    if dataset.embedded:
-        return read_cora()
-    return read_npz(fetch(dataset), name=dataset.name)
+__all__ = [
+    "AMAZON_GRAPHS",
+    "CITATION_GRAPHS",
+    "DATASETS",
+    "TEST_SEEDS",
+    "VALIDATION_SEEDS",
+    "DatasetInfo",
+    "Graph",
+    "Split",
+    "clean",
+    "dataset_info",
+    "largest_connected_component",
+    "load",
+    "normalize_features",
+    "read_npz",
+    "remove_edge_weights",
+    "remove_self_loops",
+    "split_for_test",
+    "split_for_validation",
+    "subgraph",
+    "synthetic_graph",
+    "to_undirected",
+    "write_npz",
+]

@@ -1,4 +1,4 @@
-"""What is a graph to us? Nodes with features, some of them labelled, and who is connected to whom."""
+"""The attributed graph: adjacency, node features and labels."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from scipy import sparse
 from apgcn.errors import InvalidInput
 
 MAX_CLASSES = 2**16
-LARGEST = 1e30  # that weights may sum to, well within single precision
+MAX_WEIGHT_SUM = 1e30  # of the edges of a node, well within single precision
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A frozen attributed graph that has been checked once.
+    """An immutable attributed graph, validated when it is created.
 
     Parameters
     ----------
     adjacency : scipy sparse matrix of shape (nodes, nodes)
-        Entry (i, j) is the weight of the edge from i to j, heard by j alone: give both directions of an undirected
-        edge, or use `apgcn.data.transforms.undirected`. Stored as CSR with sorted columns, float32.
+        Entry (i, j) is the weight of the edge from i to j, along which only j receives: pass both directions of an
+        undirected edge, or use `apgcn.data.transforms.to_undirected`. Stored as CSR with sorted columns, float32.
     features : scipy sparse matrix or array of shape (nodes, features)
         Sparse stays sparse (CSR), dense stays dense; float32.
     labels : array of shape (nodes,), optional
         The class of every node, counted from 0; -1 where it is unknown.
     name : str
-        Part of the key of every run on this graph: two graphs with different names get different random numbers.
+        Part of the key of every run on this graph: graphs with different names get different random streams.
     class_names, node_names : sequences of str, optional
-        For people. Classes without names are called by their number.
+        For display. Classes without names are named by their index.
 
     Examples
     --------
@@ -42,7 +42,7 @@ class Graph:
 
     adjacency: sparse.csr_matrix
     features: sparse.csr_matrix | np.ndarray
-    labels: Any = None  # an array afterwards
+    labels: Any = None  # an array after initialisation
     name: str = "graph"
     class_names: tuple[str, ...] = ()
     node_names: tuple[str, ...] | None = None
@@ -51,15 +51,15 @@ class Graph:
         sparse_features = sparse.issparse(self.features)
         labels = _as_labels(np.full(np.shape(self.adjacency)[:1], -1) if self.labels is None else self.labels)
         classes = int(labels.max(initial=-1)) + 1
-        canonical_edges = {
+        validated = {
             "adjacency": _as_csr(self.adjacency, what="adjacency"),
             "features": _as_csr(self.features, what="features") if sparse_features else _as_dense(self.features),
             "labels": labels,
             "class_names": _as_names(self.class_names, what="class_names") or _as_names(range(classes), what="classes"),
             "node_names": None if self.node_names is None else _as_names(self.node_names, what="node_names"),
         }
-        for name, value in canonical_edges.items():
-            object.__setattr__(self, name, value)  # frozen from here on
+        for name, value in validated.items():
+            object.__setattr__(self, name, value)  # the class is frozen
         self._check(classes)
 
     def _check(self, classes: int) -> None:
@@ -70,7 +70,7 @@ class Graph:
             raise InvalidInput("a graph must have at least one node, got none.")
         if self.features.shape[0] != rows:
             raise InvalidInput(
-                f"{self.name} has {rows} nodes but {self.features.shape[0]} rows of features; give one row per node."
+                f"{self.name} has {rows} nodes but {self.features.shape[0]} rows of features; pass one row per node."
             )
         if len(self.labels) != rows:
             raise InvalidInput(
@@ -78,9 +78,9 @@ class Graph:
             )
         if self.adjacency.nnz and self.adjacency.data.min() < 0:
             raise InvalidInput(f"edge weights must be >= 0, got {self.adjacency.data.min():g}.")
-        heaviest = float(self.adjacency.data.max(initial=0.0)) * rows  # as if all were neighbours
-        if heaviest > LARGEST:
-            raise InvalidInput(f"edge weights must be at most {LARGEST / rows:g}, got {heaviest / rows:g}.")
+        bound = float(self.adjacency.data.max(initial=0.0)) * rows  # on the weight sum of a node
+        if bound > MAX_WEIGHT_SUM:
+            raise InvalidInput(f"edge weights must be at most {MAX_WEIGHT_SUM / rows:g}, got {bound / rows:g}.")
         if len(self.class_names) < classes:
             raise InvalidInput(f"labels count {classes} classes but there are {len(self.class_names)} class names.")
         if self.node_names is not None and len(self.node_names) != rows:
@@ -91,13 +91,13 @@ class Graph:
         return self.adjacency.shape[0]
 
     @property
-    def ids(self) -> tuple[str, ...]:
-        """What its nodes are called: their names, or their numbers."""
+    def node_ids(self) -> tuple[str, ...]:
+        """The names of the nodes, or their indices as text if they have none."""
         return self.node_names or tuple(map(str, range(self.num_nodes)))
 
     @property
     def num_directed_edges(self) -> int:
-        """Entries of the adjacency: an undirected edge counts twice, once for each direction."""
+        """The stored entries of the adjacency: an undirected edge counts twice, once for each direction."""
         return self.adjacency.nnz
 
     @property
@@ -116,15 +116,15 @@ class Graph:
 
 
 def check_csr(matrix: sparse.csr_matrix) -> None:
-    """Whether its places are places, which scipy trusts later on.
+    """Check the index arrays of a CSR matrix, which scipy uses unchecked.
 
     Raises
     ------
     ValueError
-        If not.
+        If an index is out of range, or `indptr` decreases.
     """
-    pointers = matrix.indptr  # scipy looks at differences, which can overflow
-    if pointers[0] != 0 or pointers[-1] > len(matrix.indices) or (pointers[1:] < pointers[:-1]).any():
+    indptr = matrix.indptr  # scipy compares differences, which can overflow
+    if indptr[0] != 0 or indptr[-1] > len(matrix.indices) or (indptr[1:] < indptr[:-1]).any():
         raise ValueError("index pointers must rise from 0 to the number of entries")
     matrix.check_format(full_check=True)
 
@@ -150,10 +150,10 @@ def _as_csr(matrix, *, what: str) -> sparse.csr_matrix:
 
 def _as_dense(features) -> np.ndarray:
     try:
-        given = np.asarray(features)
-        if given.dtype.kind not in "fiub":
-            raise ValueError(f"{given.dtype}")
-        dense = np.array(given, dtype=np.float32)
+        array = np.asarray(features)
+        if array.dtype.kind not in "fiub":
+            raise ValueError(f"{array.dtype}")
+        dense = np.array(array, dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"features must be numbers, got {type(features).__name__} ({error}).") from error
     if dense.ndim != 2:
@@ -166,23 +166,23 @@ def _as_dense(features) -> np.ndarray:
 
 def _as_labels(labels) -> np.ndarray:
     try:
-        given = np.asarray(labels)
+        array = np.asarray(labels)
     except ValueError as error:
         raise InvalidInput(f"labels must have one axis (nodes), got {error}.") from error
-    if given.ndim != 1:
-        raise InvalidInput(f"labels must have one axis (nodes), got shape {given.shape}.")
-    if given.dtype.kind not in "iu":
-        raise InvalidInput(f"labels must be whole numbers, -1 for unknown, got {given.dtype}.")
-    if len(given) and not -1 <= given.min() <= given.max() < MAX_CLASSES:
-        worst = given.min() if given.min() < -1 else given.max()
-        raise InvalidInput(f"labels must be >= -1 and < {MAX_CLASSES}, got {worst}.")
-    numbers = given.astype(np.int64)
-    numbers.setflags(write=False)
-    return numbers
+    if array.ndim != 1:
+        raise InvalidInput(f"labels must have one axis (nodes), got shape {array.shape}.")
+    if array.dtype.kind not in "iu":
+        raise InvalidInput(f"labels must be integers, -1 for unknown, got {array.dtype}.")
+    if len(array) and not -1 <= array.min() <= array.max() < MAX_CLASSES:
+        out_of_range = array.min() if array.min() < -1 else array.max()
+        raise InvalidInput(f"labels must be >= -1 and < {MAX_CLASSES}, got {out_of_range}.")
+    classes = array.astype(np.int64)
+    classes.setflags(write=False)
+    return classes
 
 
-def _as_names(given, *, what: str) -> tuple[str, ...]:
+def _as_names(names, *, what: str) -> tuple[str, ...]:
     try:
-        return tuple(str(name) for name in given)
+        return tuple(str(name) for name in names)
     except TypeError as error:
-        raise InvalidInput(f"{what} must be a list of names, got {given!r}.") from error
+        raise InvalidInput(f"{what} must be a list of names, got {names!r}.") from error

@@ -1,4 +1,4 @@
-"""Which benchmark graphs are there, and where do they come from?"""
+"""The benchmark graphs: their sizes, citations, download addresses and checksums."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ AMAZON_GRAPHS = ("amazon_computers", "amazon_photo")  # of its Table III
 
 
 @dataclass(frozen=True)
-class Dataset:
-    """One line of the catalogue.
+class DatasetInfo:
+    """A benchmark graph in the registry.
 
-    `nodes` and `edges` count the graph after cleaning, every undirected edge once, as in the paper's Table I.
+    `nodes` and `edges` are those of the graph after `clean`, every undirected edge counted once, as in the paper's
+    Table I. `visible` is the size of the visible set, see `apgcn.data.splits`.
     """
 
     name: str
@@ -34,21 +35,21 @@ class Dataset:
     features: int
     classes: int
     citation: str
-    address: str = ""
+    url: str = ""
     sha256: str = ""
     visible: int = 1500
     embedded: bool = False
 
     @property
     def file_name(self) -> str:
-        return self.address.rsplit("/", 1)[-1] or f"{self.name}.npz"
+        return self.url.rsplit("/", 1)[-1] or f"{self.name}.npz"
 
 
-CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
+DATASETS: Mapping[str, DatasetInfo] = MappingProxyType(
     {
         dataset.name: dataset
         for dataset in (
-            Dataset(
+            DatasetInfo(
                 name="cora",
                 title="Cora",
                 nodes=2485,
@@ -59,7 +60,7 @@ CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
                 sha256="2153ae9479203ee439f263ed00965a93ecd3e01d33911d1540ab62ce347b6303",
                 embedded=True,
             ),
-            Dataset(
+            DatasetInfo(
                 name="citeseer",
                 title="Citeseer",
                 nodes=2110,
@@ -67,10 +68,10 @@ CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
                 features=3703,
                 classes=6,
                 citation=LINQS,
-                address=PPNP + "citeseer.npz",
+                url=PPNP + "citeseer.npz",
                 sha256="9c72e32115590d1e6b2701f7af490519c8b2948ade22ec513e262aac3e47f722",
             ),
-            Dataset(
+            DatasetInfo(
                 name="cora_ml",
                 title="Cora-ML",
                 nodes=2810,
@@ -78,10 +79,10 @@ CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
                 features=2879,
                 classes=7,
                 citation=CITATION_NETWORKS,
-                address=PPNP + "cora_ml.npz",
+                url=PPNP + "cora_ml.npz",
                 sha256="e3439bfd32c4a962d5c56a4f313793baee39181c208c90a3915b61183d3e1cda",
             ),
-            Dataset(
+            DatasetInfo(
                 name="pubmed",
                 title="PubMed",
                 nodes=19717,
@@ -89,10 +90,10 @@ CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
                 features=500,
                 classes=3,
                 citation=PUBMED,
-                address=PPNP + "pubmed.npz",
+                url=PPNP + "pubmed.npz",
                 sha256="91221be5fb4b0519f08d71eecd9afda5e711ac4b7f32d025b9bda1f8db91f3a2",
             ),
-            Dataset(
+            DatasetInfo(
                 name="ms_academic",
                 title="MS-Academic",
                 nodes=18333,
@@ -100,11 +101,11 @@ CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
                 features=6805,
                 classes=15,
                 citation=PITFALLS,
-                address=PPNP + "ms_academic.npz",
+                url=PPNP + "ms_academic.npz",
                 sha256="933c745734e78908c7eb77172a673fee0503f30e26e5a99b36814d88534c42e3",
                 visible=5000,
             ),
-            Dataset(
+            DatasetInfo(
                 name="amazon_computers",
                 title="A.Computer",
                 nodes=13381,
@@ -112,10 +113,10 @@ CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
                 features=767,
                 classes=10,
                 citation=PITFALLS,
-                address=GNN_BENCHMARK + "amazon_electronics_computers.npz",
+                url=GNN_BENCHMARK + "amazon_electronics_computers.npz",
                 sha256="736ba1d9fd85eac2da83a5ad25c463f04b0031a6ca01563f90a7099d9e8ffb2c",
             ),
-            Dataset(
+            DatasetInfo(
                 name="amazon_photo",
                 title="A.Photo",
                 nodes=7487,
@@ -123,7 +124,7 @@ CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
                 features=745,
                 classes=8,
                 citation=PITFALLS,
-                address=GNN_BENCHMARK + "amazon_electronics_photo.npz",
+                url=GNN_BENCHMARK + "amazon_electronics_photo.npz",
                 sha256="bdb1feb8e6ff42ee44024b04479145029c563fd42fc31bff80af20887ba0439a",
             ),
         )
@@ -131,9 +132,9 @@ CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
 )
 
 
-def describe(name: str) -> Dataset:
-    """The catalogue's line for a name."""
+def dataset_info(name: str) -> DatasetInfo:
+    """Look up a benchmark graph by name; an unknown one raises `UnknownName`."""
     try:
-        return CATALOGUE[name]
-    except (KeyError, TypeError):  # the latter for what cannot be a name
-        raise UnknownName("dataset", name, CATALOGUE) from None
+        return DATASETS[name]
+    except (KeyError, TypeError):  # TypeError: not hashable
+        raise UnknownName("dataset", name, DATASETS) from None

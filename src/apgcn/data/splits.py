@@ -1,11 +1,11 @@
-"""Who may be seen? Which nodes train the weights, stop the training, choose the settings, and judge the result.
+"""Splits of the nodes into training, stopping, validation and test sets.
 
 The protocol of Gasteiger et al. (PPNP, 2019), which the paper follows: a visible set is drawn once per graph and is the
-same for everybody; inside it every seed draws a training set (a few nodes per class) and a stopping set; the rest of
-the visible set is for validation. Everything else is the test set, to be used once.
+same for all splits; within it every seed draws a training set (a few nodes per class) and a stopping set, for early
+stopping; the rest of the visible set is for validation. All other nodes are the test set, to be used once.
 
-The draws reproduce the published indices node by node, so they keep NumPy's old `RandomState`, class by class, in the
-order of the file.
+The draws reproduce the published indices node by node, so they keep NumPy's legacy `RandomState`, class by class, in
+the order of the file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ VALIDATION_SEEDS = (
 )  # fmt: skip
 
 
-SETS = ("train", "stopping", "validation", "test")
+SET_NAMES = ("train", "stopping", "validation", "test")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,11 +43,12 @@ class Split:
 
     Parameters
     ----------
-    train, stopping, validation, test : arrays of node numbers, or masks with one truth value per node
-        Who trains the weights, who stops the training, who may choose settings, who judges. The last two may be empty;
-        `test` is, in a split that was made for validation: what is not there cannot be looked at.
+    train, stopping, validation, test : arrays of node indices, or boolean masks with one value per node
+        The nodes for training the weights, for early stopping, for choosing hyperparameters, and for the final
+        evaluation. The last two may be empty; `test` is empty in a split for validation, so that it cannot be used by
+        mistake.
     seed : int
-        What the split was drawn with, or any number of your own: it is part of the key of every run on this split.
+        The seed that the split was drawn with, or any other number: it is part of the key of every run on this split.
 
     Examples
     --------
@@ -62,98 +63,103 @@ class Split:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in SETS:
-            object.__setattr__(self, name, _as_nodes(getattr(self, name), what=name))
-        nodes, times = np.unique(np.concatenate([getattr(self, name) for name in SETS]), return_counts=True)
-        if (times > 1).any():
-            raise InvalidInput(f"the sets of a split must not overlap, but node {nodes[times.argmax()]} is in two.")
+        for name in SET_NAMES:
+            object.__setattr__(self, name, _as_node_set(getattr(self, name), name=name))
+        nodes, counts = np.unique(np.concatenate([getattr(self, name) for name in SET_NAMES]), return_counts=True)
+        if (counts > 1).any():
+            raise InvalidInput(f"the sets of a split must not overlap, but node {nodes[counts.argmax()]} is in two.")
 
     def __repr__(self) -> str:
-        return f"Split(seed={self.seed}, {', '.join(f'{name}={len(getattr(self, name))}' for name in SETS)})"
+        return f"Split(seed={self.seed}, {', '.join(f'{name}={len(getattr(self, name))}' for name in SET_NAMES)})"
 
 
-def _as_nodes(given, *, what: str) -> np.ndarray:
-    """Sorted, frozen node numbers from numbers or a mask."""
-    nodes = np.asarray(given)
+def _as_node_set(indices_or_mask, *, name: str) -> np.ndarray:
+    """Sorted, read-only node indices from indices or a mask."""
+    nodes = np.asarray(indices_or_mask)
     if nodes.dtype == bool and nodes.ndim == 1:
         nodes = np.flatnonzero(nodes)
     if nodes.size == 0:
         nodes = np.empty(0, dtype=np.int64)
     if nodes.ndim != 1 or nodes.dtype.kind not in "iu":
         raise InvalidInput(
-            f"{what} must be node numbers or a mask with one axis, got {nodes.dtype} of shape {nodes.shape}."
+            f"{name} must be node indices or a mask with one axis, got {nodes.dtype} of shape {nodes.shape}."
         )
     if len(nodes) and nodes.min() < 0:
-        raise InvalidInput(f"{what} must hold node numbers >= 0, got {nodes.min()}.")
+        raise InvalidInput(f"{name} must hold node indices >= 0, got {nodes.min()}.")
     if len(nodes) and nodes.max() > np.iinfo(np.int64).max:
-        raise InvalidInput(f"{what} must hold numbers of nodes, got {nodes.max()}.")
+        raise InvalidInput(f"{name} must hold node indices, got {nodes.max()}.")
     nodes = np.sort(nodes.astype(np.int64))
     nodes.setflags(write=False)
     return nodes
 
 
 def split_for_test(labels, seed: int, *, visible: int = 1500, train_per_class: int = 20, stopping: int = 500) -> Split:
-    """The split that a seed of `TEST_SEEDS` draws: everything invisible is for the test.
+    """Draw a split for testing, as with the seeds of `TEST_SEEDS`: all nodes outside the visible set are test nodes.
 
     Parameters
     ----------
     labels : array of shape (nodes,)
-        Of the cleaned graph, in the order of its file.
+        Of the graph after `clean`, in the order of its file.
     visible : int
-        How many nodes anything but the test may use; 5000 on MS-Academic.
-    per_class, stopping : int
-        Training nodes a class, and stopping nodes.
+        Size of the visible set, from which all sets but the test set are drawn; 5000 on MS-Academic.
+    train_per_class, stopping : int
+        Number of training nodes per class, and of stopping nodes.
     """
     return _draw(
-        np.asarray(labels), seed, visible=visible, train_per_class=train_per_class, stopping=stopping, reveal_test=True
+        np.asarray(labels), seed, visible=visible, train_per_class=train_per_class, stopping=stopping, with_test=True
     )
 
 
 def split_for_validation(
     labels, seed: int, *, visible: int = 1500, train_per_class: int = 20, stopping: int = 500
 ) -> Split:
-    """The split that a seed of `VALIDATION_SEEDS` draws, for choosing settings: it has no test set.
+    """Draw a split for choosing hyperparameters, as with the seeds of `VALIDATION_SEEDS`: it has no test set.
 
-    Judge it by its validation set, the rest of the visible nodes. Parameters as in `split_for_test`.
+    Evaluate on its validation set, the rest of the visible nodes. Parameters as in `split_for_test`.
     """
     return _draw(
-        np.asarray(labels), seed, visible=visible, train_per_class=train_per_class, stopping=stopping, reveal_test=False
+        np.asarray(labels), seed, visible=visible, train_per_class=train_per_class, stopping=stopping, with_test=False
     )
 
 
 def _draw(
-    labels: np.ndarray, seed: int, *, visible: int, train_per_class: int, stopping: int, reveal_test: bool
+    labels: np.ndarray, seed: int, *, visible: int, train_per_class: int, stopping: int, with_test: bool
 ) -> Split:
-    check_int("seed", seed, least=0, most=2**32 - 1)
+    check_int("seed", seed, minimum=0, maximum=2**32 - 1)
     _check_sizes(labels, visible=visible, train_per_class=train_per_class, stopping=stopping)
-    seen = np.random.RandomState(VISIBLE_SEED).choice(np.arange(len(labels)), visible, replace=False)
+    visible_nodes = np.random.RandomState(VISIBLE_SEED).choice(np.arange(len(labels)), visible, replace=False)
     classes = int(labels.max()) + 1
-    _check_classes(labels[seen], classes=classes, train_per_class=train_per_class)
+    _check_classes(labels[visible_nodes], classes=classes, train_per_class=train_per_class)
 
     random = np.random.RandomState(seed)
-    by_class = [random.choice(seen[labels[seen] == label], train_per_class, replace=False) for label in range(classes)]
-    train = np.concatenate(by_class)
-    stop = random.choice(_without(seen, train), stopping, replace=False)
+    visible_labels = labels[visible_nodes]
+    train = np.concatenate(
+        [
+            random.choice(visible_nodes[visible_labels == label], train_per_class, replace=False)
+            for label in range(classes)
+        ]
+    )
+    stop = random.choice(_without(visible_nodes, train), stopping, replace=False)
     return Split(
         seed=seed,
         train=train,
         stopping=stop,
-        validation=_without(seen, np.concatenate([train, stop])),
-        test=_without(np.arange(len(labels)), seen) if reveal_test else np.empty(0, dtype=np.int64),
+        validation=_without(visible_nodes, np.concatenate([train, stop])),
+        test=_without(np.arange(len(labels)), visible_nodes) if with_test else np.empty(0, dtype=np.int64),
     )
 
 
 def _without(nodes: np.ndarray, excluded: np.ndarray) -> np.ndarray:
-    """The nodes that are not excluded, in the order they had."""
+    """The nodes that are not excluded, in their original order."""
     return nodes[~np.isin(nodes, excluded)]
 
 
 def _check_sizes(labels: np.ndarray, *, visible: int, train_per_class: int, stopping: int) -> None:
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise InvalidInput(f"labels must be whole numbers with one axis, got {labels.dtype} of shape {labels.shape}.")
+        raise InvalidInput(f"labels must be integers with one axis, got {labels.dtype} of shape {labels.shape}.")
     if len(labels) == 0 or labels.min() < 0:
         raise InvalidInput(
-            "the benchmark splits need a label for every node; -1 came; draw a split of your own instead."
+            "the benchmark splits need a label for every node, got -1; pass a Split of your own instead."
         )
     for name, value in (("visible", visible), ("train_per_class", train_per_class), ("stopping", stopping)):
         check_int(name, value)
@@ -163,7 +169,7 @@ def _check_sizes(labels: np.ndarray, *, visible: int, train_per_class: int, stop
     if needed > visible:
         raise InvalidInput(
             f"the visible set of {visible} nodes is too small for {needed} training and stopping nodes; "
-            "make visible larger, or per_class or stopping smaller."
+            "make visible larger, or train_per_class or stopping smaller."
         )
 
 
@@ -171,6 +177,6 @@ def _check_classes(visible_labels: np.ndarray, *, classes: int, train_per_class:
     counts = np.bincount(visible_labels, minlength=classes)
     if counts.min() < train_per_class:
         raise InvalidInput(
-            f"class {counts.argmin()} has {counts.min()} visible nodes but per_class asks for {train_per_class}; "
-            "make per_class smaller or visible larger."
+            f"class {counts.argmin()} has {counts.min()} visible nodes but train_per_class is {train_per_class}; "
+            "make train_per_class smaller or visible larger."
         )

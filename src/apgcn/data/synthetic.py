@@ -1,7 +1,8 @@
-"""What does a large graph look like that can be made anywhere? Hubs, communities, and features that say a little.
+"""Synthetic graphs with hubs, communities and weakly informative features, of any size.
 
-A degree-corrected block model (Karrer and Newman, 2011): every node has a community, which is its class, and a weight,
-drawn from a power law. Ends of edges are drawn by weight, the second one mostly from the community of the first.
+A degree-corrected stochastic block model (Karrer and Newman, 2011): every node has a community, which is its class, and
+a weight, drawn from a power law. Endpoints of edges are drawn by weight, the second one mostly from the community of
+the first.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from apgcn._utils.validation import check_int
 from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput
 
-EXPONENT = 2.5  # of the weights' power law, as in many graphs of people and pages
-AT_HOME = 0.8  # of the edges stay in their community
-SIGNAL = 0.15  # is what a class moves its features by, in units of their spread
+DEGREE_EXPONENT = 2.5  # of the weights' power law, as in many social and web graphs
+WITHIN_COMMUNITY = 0.8  # probability that the second endpoint is drawn from the community of the first
+FEATURE_SIGNAL = 0.15  # scale of the class means of the features; their noise has standard deviation 1
 
 
 def synthetic_graph(nodes: int, *, edges: int, features: int = 64, classes: int = 40, seed: int = 0) -> Graph:
-    """A graph with so many undirected edges; the same seed gives the same graph.
+    """A degree-corrected block model with `edges` undirected edges; the same seed gives the same graph.
 
     Raises
     ------
@@ -40,28 +41,28 @@ def synthetic_graph(nodes: int, *, edges: int, features: int = 64, classes: int 
         )
     random = np.random.default_rng(seed)
     labels = np.sort(np.concatenate([np.arange(classes), random.integers(classes, size=nodes - classes)]))
-    numbers = random.permutation(nodes)  # so that a node's number says nothing
-    first, second = (numbers[ends] for ends in _distinct_pairs(random, labels, count=edges))
-    both = np.concatenate([first, second]), np.concatenate([second, first])
-    adjacency = sparse.coo_matrix((np.ones(2 * edges, np.float32), both), shape=(nodes, nodes)).tocsr()
-    labels = labels[np.argsort(numbers)]
+    order = random.permutation(nodes)  # so that a node's index carries no information on its class
+    source, target = (order[ends] for ends in _distinct_pairs(random, labels, count=edges))
+    edge_index = np.concatenate([source, target]), np.concatenate([target, source])
+    adjacency = sparse.coo_matrix((np.ones(2 * edges, np.float32), edge_index), shape=(nodes, nodes)).tocsr()
+    labels = labels[np.argsort(order)]
     x = random.standard_normal((nodes, features), dtype=np.float32)
-    x += SIGNAL * random.standard_normal((classes, features), dtype=np.float32)[labels]
+    x += FEATURE_SIGNAL * random.standard_normal((classes, features), dtype=np.float32)[labels]
     return Graph(adjacency=adjacency, features=x, labels=labels, name="synthetic")
 
 
 def _distinct_pairs(random: np.random.Generator, labels: np.ndarray, *, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and higher ends of so many different edges, no loops."""
-    weights = 1 + random.pareto(EXPONENT - 1, size=len(labels))
-    before = np.concatenate([[0], np.cumsum(np.minimum(weights, np.sqrt(len(labels))))])  # nobody knows everybody
-    bounds = before[np.searchsorted(labels, np.arange(labels[-1] + 2))]  # of the communities
+    """Lower and higher endpoints of `count` distinct edges without self-loops."""
+    weights = 1 + random.pareto(DEGREE_EXPONENT - 1, size=len(labels))
+    cumulative = np.concatenate([[0], np.cumsum(np.minimum(weights, np.sqrt(len(labels))))])  # caps the degree of hubs
+    bounds = cumulative[np.searchsorted(labels, np.arange(labels[-1] + 2))]  # of the communities, in cumulative weight
     pairs = np.empty(0, dtype=np.int64)
     while len(pairs) < count:
-        tries = 100 + int(1.1 * (count - len(pairs)))  # some will be there already
-        first = _by_weight(random, before, np.zeros(tries), np.full(tries, before[-1]))
-        at_home = random.random(tries) < AT_HOME
+        tries = 100 + int(1.1 * (count - len(pairs)))  # some are duplicates
+        first = _draw_by_weight(random, cumulative, np.zeros(tries), np.full(tries, cumulative[-1]))
+        within = random.random(tries) < WITHIN_COMMUNITY
         start, end = bounds[labels[first]], bounds[labels[first] + 1]
-        second = _by_weight(random, before, np.where(at_home, start, 0), np.where(at_home, end, before[-1]))
+        second = _draw_by_weight(random, cumulative, np.where(within, start, 0), np.where(within, end, cumulative[-1]))
         drawn = np.minimum(first, second) * len(labels) + np.maximum(first, second)
         pairs = np.sort(np.concatenate([pairs, drawn[first != second]]))
         pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])]
@@ -69,7 +70,9 @@ def _distinct_pairs(random: np.random.Generator, labels: np.ndarray, *, count: i
     return pairs // len(labels), pairs % len(labels)
 
 
-def _by_weight(random: np.random.Generator, before: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Nodes drawn by weight, each between two sums of weights."""
-    drawn = np.searchsorted(before, start + (end - start) * random.random(len(start)), side="right") - 1
-    return np.minimum(drawn, len(before) - 2)
+def _draw_by_weight(
+    random: np.random.Generator, cumulative: np.ndarray, start: np.ndarray, end: np.ndarray
+) -> np.ndarray:
+    """Draw nodes with probability proportional to weight, each within an interval of the cumulative weights."""
+    drawn = np.searchsorted(cumulative, start + (end - start) * random.random(len(start)), side="right") - 1
+    return np.minimum(drawn, len(cumulative) - 2)

@@ -1,4 +1,7 @@
-"""What does the benchmark do to a graph before anyone trains on it? Undirected, unweighted, connected, normalised."""
+"""Transforms of a graph; `clean` is the preprocessing of the benchmark.
+
+Each transform takes a graph and returns a new one.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ from apgcn.data.graph import Graph
 
 
 def clean(graph: Graph) -> Graph:
-    """The graph that the paper trains on: Section V-A and Table I.
+    """The preprocessing of the benchmark, which gives the graphs of the paper (Section V-A and Table I).
 
-    Edges lose their direction, weight and self-loops; only the largest connected component stays, in the order of the
-    file (the published splits are drawn by position); every row of features is divided by its l1 norm.
+    Edges lose their direction, weight and self-loops; only the largest connected component is kept, its nodes in the
+    order of the file (the published splits are drawn by position); every row of features is divided by its l1 norm.
 
     Examples
     --------
@@ -23,37 +26,37 @@ def clean(graph: Graph) -> Graph:
     >>> clean(load("cora"))
     Graph('cora', nodes=2485, directed_edges=10138, features=1433, classes=7)
     """
-    return normalize_features(largest_component(without_self_loops(unweighted(undirected(graph)))))
+    return normalize_features(largest_connected_component(remove_self_loops(remove_edge_weights(to_undirected(graph)))))
 
 
-def undirected(graph: Graph) -> Graph:
-    """Every edge in both directions, with the larger of the two weights."""
+def to_undirected(graph: Graph) -> Graph:
+    """Add the reverse of every edge; both directions get the larger of the two weights."""
     return replace(graph, adjacency=graph.adjacency.maximum(graph.adjacency.T))
 
 
-def unweighted(graph: Graph) -> Graph:
-    """Every edge with weight one."""
+def remove_edge_weights(graph: Graph) -> Graph:
+    """Set the weight of every edge to one."""
     adjacency = graph.adjacency.copy()
     adjacency.data = np.ones_like(adjacency.data)
     return replace(graph, adjacency=adjacency)
 
 
-def without_self_loops(graph: Graph) -> Graph:
-    """No node is its own neighbour."""
+def remove_self_loops(graph: Graph) -> Graph:
+    """Remove every edge from a node to itself."""
     coo = graph.adjacency.tocoo()
-    between = coo.row != coo.col
-    edges = (coo.data[between], (coo.row[between], coo.col[between]))
+    keep = coo.row != coo.col
+    edges = (coo.data[keep], (coo.row[keep], coo.col[keep]))
     return replace(graph, adjacency=sparse.csr_matrix(edges, shape=coo.shape))
 
 
-def largest_component(graph: Graph) -> Graph:
-    """The largest connected component, its nodes in the order they had; the first one found among equals."""
+def largest_connected_component(graph: Graph) -> Graph:
+    """Keep the largest connected component, its nodes in their original order; of equally large ones the first."""
     _, component = connected_components(graph.adjacency, directed=False)
     return subgraph(graph, np.flatnonzero(component == np.bincount(component).argmax()))
 
 
 def subgraph(graph: Graph, nodes: np.ndarray) -> Graph:
-    """Some nodes, in the order given, with the edges among them."""
+    """The subgraph induced by some nodes, in the given order."""
     return replace(
         graph,
         adjacency=graph.adjacency[nodes][:, nodes],
@@ -64,7 +67,7 @@ def subgraph(graph: Graph, nodes: np.ndarray) -> Graph:
 
 
 def normalize_features(graph: Graph) -> Graph:
-    """Divide every row of features by the sum of its absolute values; a row of zeros stays as it is."""
+    """Divide every row of features by its l1 norm; a row of zeros stays zero."""
     norms = np.asarray(abs(graph.features).sum(axis=1), dtype=np.float64).reshape(-1)
     inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
     if sparse.issparse(graph.features):
