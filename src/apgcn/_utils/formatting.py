@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def replace_unprintable(text: str) -> str:
     r"""Replace every unprintable character, such as a terminal's control codes, by a space.
@@ -19,3 +21,13 @@ def pluralize(number: int, noun: str) -> str:
     ('1 edge', '1,200 edges')
     """
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def format_names(names: Sequence[str], *, max_shown: int = 8) -> str:
+    """Quote names with commas between, and count those that are not shown.
+
+    >>> format_names(["id", "topic", "size"], max_shown=2)
+    "'id', 'topic' and 1 more"
+    """
+    shown = ", ".join(repr(name) for name in names[:max_shown])
+    return shown if len(names) <= max_shown else f"{shown} and {len(names) - max_shown} more"

@@ -1,1 +1,95 @@
-"""One reader and writer per format."""
+"""Graphs from files and from other libraries.
+
+Start with `read_table` and `build_graph` for two tables, or with `read_graph` for one file; each graph comes as a
+`LoadedGraph`, with notes about whatever was removed, merged or replaced.
+
+| module | contents |
+|---|---|
+| `registry` | `FORMATS`, the readers by file suffix; `read_table`, `read_graph` |
+| `csv`, `parquet` | one table per file: `read_csv`, `write_csv`, `read_parquet`, `write_parquet` |
+| `graphml` | one graph per file: `read_graphml`, `write_graphml`; the .npz archive is in `apgcn.data.npz` |
+| `networkx` | `from_networkx`, `to_networkx` |
+| `scipy` | `from_scipy`, `read_scipy`, `write_scipy` |
+| `pyg` | `from_pyg`, `to_pyg`: PyTorch Geometric |
+| `tables` | `Table`, whose cells know their place in the file |
+| `schema` | `TableSchema`, the meaning of columns |
+| `feature_encoding` | `FeatureEncoding`, features from columns |
+| `edges` | canonical edges: no self-loops, no duplicates |
+| `graph_builder` | `build_graph`, `extend_graph`, `LoadedGraph` |
+
+Names are imported on first use: optional packages are needed only by their own readers.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from apgcn.data.npz import read_npz, write_npz
+    from apgcn.io.csv import read_csv, write_csv
+    from apgcn.io.feature_encoding import ColumnEncoding, FeatureEncoding
+    from apgcn.io.graph_builder import LoadedGraph, build_graph, extend_graph
+    from apgcn.io.graphml import read_graphml, write_graphml
+    from apgcn.io.networkx import from_networkx, to_networkx
+    from apgcn.io.parquet import read_parquet, write_parquet
+    from apgcn.io.pyg import from_pyg, to_pyg
+    from apgcn.io.registry import FORMATS, FileFormat, read_graph, read_table
+    from apgcn.io.schema import TableSchema
+    from apgcn.io.scipy import from_scipy, read_scipy, write_scipy
+    from apgcn.io.tables import Table
+
+_MODULES = {
+    "apgcn.data.npz": ["read_npz", "write_npz"],
+    "apgcn.io.graph_builder": ["LoadedGraph", "build_graph", "extend_graph"],
+    "apgcn.io.csv": ["read_csv", "write_csv"],
+    "apgcn.io.feature_encoding": ["ColumnEncoding", "FeatureEncoding"],
+    "apgcn.io.graphml": ["read_graphml", "write_graphml"],
+    "apgcn.io.networkx": ["from_networkx", "to_networkx"],
+    "apgcn.io.parquet": ["read_parquet", "write_parquet"],
+    "apgcn.io.pyg": ["from_pyg", "to_pyg"],
+    "apgcn.io.registry": ["FORMATS", "FileFormat", "read_graph", "read_table"],
+    "apgcn.io.schema": ["TableSchema"],
+    "apgcn.io.scipy": ["from_scipy", "read_scipy", "write_scipy"],
+    "apgcn.io.tables": ["Table"],
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "FORMATS",
+    "ColumnEncoding",
+    "FeatureEncoding",
+    "FileFormat",
+    "LoadedGraph",
+    "Table",
+    "TableSchema",
+    "build_graph",
+    "extend_graph",
+    "from_networkx",
+    "from_pyg",
+    "from_scipy",
+    "read_csv",
+    "read_graph",
+    "read_graphml",
+    "read_npz",
+    "read_parquet",
+    "read_scipy",
+    "read_table",
+    "to_networkx",
+    "to_pyg",
+    "write_csv",
+    "write_graphml",
+    "write_npz",
+    "write_parquet",
+    "write_scipy",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'apgcn.io' has no attribute {name!r}")
+    return getattr(import_module(_MODULE_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

@@ -1,4 +1,4 @@
-"""How are CSV files read and written? In UTF-8, with a header, whatever stands between the cells."""
+"""CSV tables: UTF-8 with a header; the delimiter is detected."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from apgcn._utils.atomic import write_whole
+from apgcn._utils.atomic import atomic_write
+from apgcn._utils.formatting import format_names
 from apgcn.errors import InvalidInput, MissingFile
-from apgcn.io.tables import Table, listed
+from apgcn.io.tables import Table
 
 DELIMITERS = (",", "\t", ";", "|")
-RARER = (" ", ":")  # only where none of these divides the lines
-LOOKED_AT = 20  # lines, to see what stands between the cells
+FALLBACK_DELIMITERS = (" ", ":")  # tried only if none of the others splits the lines
+SNIFFED_LINES = 20  # from which the delimiter is detected
 
 csv.field_size_limit(2**27)  # a cell may hold a long text
 
@@ -26,61 +27,61 @@ def read_csv(path: Path) -> Table:
     MissingFile
         If there is no such file.
     InvalidInput
-        If it is a folder, empty, no UTF-8, or its rows are not all as long as its header.
+        If it is a folder, empty or not UTF-8, or a row is longer or shorter than the header.
     """
     path = Path(path)
-    text = _text_of(path)
-    rows, lines = [], []
-    for line, row in _rows(path, text, delimiter_of(text)):
+    text = _read_text(path)
+    rows, line_numbers = [], []
+    for line, row in _parse_rows(path, text, detect_delimiter(text)):
         rows.append(row)
-        lines.append(line)
+        line_numbers.append(line)
     if not rows:
-        raise InvalidInput(f"{path} must begin with a line of column names, but it is empty.")
+        raise InvalidInput(f"{path} must begin with a header line of column names, but is empty.")
     header = tuple(name.strip() for name in rows[0])
-    _check_header(path, header, line=lines[0])
-    for line, row in zip(lines[1:], rows[1:], strict=True):
+    _check_header(path, header, line=line_numbers[0])
+    for line, row in zip(line_numbers[1:], rows[1:], strict=True):
         if len(row) != len(header):
             raise InvalidInput(
-                f"{path}, line {line} must have {len(header)} cells, as its header has, got {len(row)}; "
-                "put quotes around a cell that holds the delimiter."
+                f"{path}, line {line} must have {len(header)} cells like the header, got {len(row)}; "
+                "put quotes around a cell that contains the delimiter."
             )
     cells = list(zip(*rows[1:], strict=True)) or [()] * len(header)
-    return Table(source=str(path), columns=header, cells=cells, lines=lines[1:])
+    return Table(source=str(path), columns=header, cells=cells, line_numbers=line_numbers[1:])
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a table, whole or not at all."""
+    """Write a table atomically."""
 
     def write(file) -> None:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        table = csv.writer(text, lineterminator="\n")
-        table.writerow(header)
-        table.writerows(rows)
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
         text.flush()
         text.detach()
 
     try:
-        write_whole(Path(path), write)
+        atomic_write(Path(path), write)
     except OSError as error:
         raise InvalidInput(f"{path} must be writable, but it is not ({error.strerror}); name another file.") from error
 
 
-def delimiter_of(text: str) -> str:
-    """What stands between the cells: what divides the first lines into most cells, all of them alike.
+def detect_delimiter(text: str) -> str:
+    """Delimiter that splits the first lines into most cells, as many in each line.
 
-    >>> delimiter_of("id;name;born\\n1;Lovelace, A.;1815\\n")
+    >>> detect_delimiter("id;name;born\\n1;Lovelace, A.;1815\\n")
     ';'
     """
-    lines = [line for line in text[: 2**16].splitlines()[:LOOKED_AT] if line.strip()]
-    best = max(DELIMITERS, key=lambda one: _divided(lines, one))
-    if _divided(lines, best)[1] > 1:
+    lines = [line for line in text[: 2**16].splitlines()[:SNIFFED_LINES] if line.strip()]
+    best = max(DELIMITERS, key=lambda delimiter: _split_quality(lines, delimiter))
+    if _split_quality(lines, best)[1] > 1:
         return best
-    rarer = max(RARER, key=lambda one: _divided(lines, one))
-    return rarer if _divided(lines, rarer)[0] else DELIMITERS[0]
+    fallback = max(FALLBACK_DELIMITERS, key=lambda delimiter: _split_quality(lines, delimiter))
+    return fallback if _split_quality(lines, fallback)[0] else DELIMITERS[0]
 
 
-def _divided(lines: Sequence[str], delimiter: str) -> tuple[bool, int]:
-    """Whether all lines have as many cells as the first, two or more, and how many it has."""
+def _split_quality(lines: Sequence[str], delimiter: str) -> tuple[bool, int]:
+    """Whether all lines have as many cells as the first, two or more, and the number of cells of the first."""
     try:
         lengths = [len(row) for row in csv.reader(lines, delimiter=delimiter) if row]
     except csv.Error:
@@ -88,7 +89,7 @@ def _divided(lines: Sequence[str], delimiter: str) -> tuple[bool, int]:
     return len(set(lengths)) == 1 and lengths[0] > 1, lengths[0] if lengths else 0
 
 
-def _text_of(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -106,12 +107,12 @@ def _text_of(path: Path) -> str:
         raise InvalidInput(f"{path}, line {line} must be UTF-8, but it is not; save the file as UTF-8.") from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise InvalidInput(f"{path}, line {line} must be text, but it holds a zero byte; is it a table?")
+        raise InvalidInput(f"{path}, line {line} must be text, but it contains a null byte; is it a table?")
     return text
 
 
-def _rows(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Each row that is not blank, and the line in which it begins."""
+def _parse_rows(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield each row that is not blank, with the line in which it begins."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     line = 1
     try:
@@ -120,13 +121,15 @@ def _rows(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, list[str
                 yield line, row
             line = reader.line_num + 1
     except csv.Error as error:
-        raise InvalidInput(f"{path}, line {line} must be a row of a table ({error}); look at its quotes.") from None
+        raise InvalidInput(f"{path}, line {line} must be a row of a table ({error}); check its quotes.") from None
 
 
 def _check_header(path: Path, header: Sequence[str], *, line: int) -> None:
     if "" in header:
-        place = header.index("") + 1
-        raise InvalidInput(f"{path}, line {line} must name every column, but that of column {place} is empty.")
-    twice = [name for name in dict.fromkeys(header) if header.count(name) > 1]
-    if twice:
-        raise InvalidInput(f"{path}, line {line} must name every column differently, but has {listed(twice)} twice.")
+        number = header.index("") + 1
+        raise InvalidInput(f"{path}, line {line} must name every column, but the name of column {number} is empty.")
+    duplicates = [name for name in dict.fromkeys(header) if header.count(name) > 1]
+    if duplicates:
+        raise InvalidInput(
+            f"{path}, line {line} must have unique column names, but repeats {format_names(duplicates)}."
+        )

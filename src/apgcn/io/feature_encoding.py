@@ -1,6 +1,7 @@
-"""How do the columns of a table become features, and the same columns of another table the same features?
+"""Encoding of table columns as features.
 
-An encoding is found once, from the table that a model is trained on, and kept with the model.
+An encoding is fitted once, to the table that a model is trained on, and saved with the model, so that the same columns
+of another table become the same features.
 """
 
 from __future__ import annotations
@@ -14,239 +15,258 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy import sparse
 
-from apgcn._utils.formatting import counted
+from apgcn._utils.formatting import format_names, pluralize
 from apgcn.errors import InvalidInput
-from apgcn.io.tables import Table, listed
+from apgcn.io.tables import Table
 
-Kind = Literal["number", "category", "words"]
+ColumnKind = Literal["number", "category", "bag_of_words"]
 
-MOSTLY = 0.5  # of a column's cells are zero, and it stays as it is: a count or a mark, which centring would fill up
-FAR = 100  # times the usual distance from the mean: a mistake, perhaps
-ROUNDING = 1e-9  # of a column's size is what numbers that are all alike may differ by
-RARE = 2  # rows in which a word must be to be a feature
-MAX_VALUES = 1000  # of a column in one-hot form
+# Fraction of zeros above which a column (counts, indicators) is neither centred nor scaled, and a matrix stays sparse.
+SPARSE_THRESHOLD = 0.5
+OUTLIER_DISTANCE = 100  # standard deviations from the mean: possibly a mistake
+CONSTANT_TOLERANCE = 1e-9  # standard deviation, relative to the largest value, up to which a column is constant
+MIN_DOCUMENT_FREQUENCY = 2  # rows in which a word must occur to be a feature
+MAX_CATEGORIES = 1000  # of a one-hot column
 
-WORD = re.compile(r"\w+")
+TOKEN = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
 class ColumnEncoding:
-    """How one column is encoded.
+    """Encoding of one column.
 
     Attributes
     ----------
     name : str
-    kind : number, category or words
+    kind : "number", "category" or "bag_of_words"
     center, scale : float
-        Of a number, what is subtracted from it and what the rest is divided by; a missing one becomes 0 after that.
+        A number x becomes (x - center) / scale; a missing one becomes 0.
     values : tuple of str
-        Of a category its values, of words the vocabulary; each is a feature.
+        The categories, or the vocabulary; each is a feature.
     """
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     center: float = 0.0
     scale: float = 1.0
     values: tuple[str, ...] = ()
 
     @property
-    def features(self) -> list[str]:
-        """The names of its features."""
+    def feature_names(self) -> list[str]:
         return [self.name] if self.kind == "number" else [f"{self.name}={value}" for value in self.values]
 
 
 @dataclass(frozen=True)
 class FeatureEncoding:
-    """How a table is encoded.
+    """Encoding of a table.
 
-    `sums_to_one` says that every row is divided by its sum, as the benchmark does with counts of words. `left_out` are
-    columns that are known to be no features.
+    Attributes
+    ----------
+    columns : tuple of ColumnEncoding
+    normalize_rows : bool
+        Whether every row is divided by its sum, as the benchmark does with word counts.
+    excluded : tuple of str
+        Columns of the training table that are no features.
     """
 
     columns: tuple[ColumnEncoding, ...]
-    sums_to_one: bool
-    left_out: tuple[str, ...] = ()
+    normalize_rows: bool
+    excluded: tuple[str, ...] = ()
 
     @property
     def feature_names(self) -> list[str]:
-        return [name for column in self.columns for name in column.features]
+        return [name for column in self.columns for name in column.feature_names]
 
     def encode(self, table: Table) -> tuple[sparse.csr_matrix | np.ndarray, list[str]]:
-        """The features of a table, sparse where most are zero, and what is to be said about it."""
-        lacking = [column.name for column in self.columns if column.name not in table.columns]
-        if lacking:
+        """Features of a table, (rows, features), sparse where most are zero, and notes about replaced values."""
+        missing_columns = [column.name for column in self.columns if column.name not in table.columns]
+        if missing_columns:
             raise InvalidInput(
-                f"{table.source} must have the columns that the model was trained on, but lacks {listed(lacking)}."
+                f"{table.source} must have the columns that the model was trained on, but lacks "
+                f"{format_names(missing_columns)}."
             )
-        blocks, strange, far = [], {}, {}
-        to_mean: dict[str, int] = {}  # missing values
-        to_zero: dict[str, int] = {}
+        blocks = []
+        missing_as_mean: dict[str, int] = {}  # column -> number of cells, as in the next three
+        missing_as_zero: dict[str, int] = {}
+        unseen: dict[str, int] = {}
+        outliers: dict[str, int] = {}
         for column in self.columns:
             if column.kind == "number":
-                block, missing = _scaled(column, table)
-                far[column.name] = int((np.abs(block.data) > FAR).sum()) if column.center else 0
-                (to_mean if column.center else to_zero)[column.name] = missing
+                block, missing = _standardize(column, table)
+                outliers[column.name] = int((np.abs(block.data) > OUTLIER_DISTANCE).sum()) if column.center else 0
+                (missing_as_mean if column.center else missing_as_zero)[column.name] = missing
             else:
-                block, strange[column.name], missing = _marked(column, table)
-                to_zero[column.name] = missing if column.kind == "category" else 0
+                block, unseen[column.name], missing = _count_values(column, table)
+                missing_as_zero[column.name] = missing if column.kind == "category" else 0
             blocks.append(block)
         notes = [
-            f"{table.source}: {counted(sum(counts.values()), 'value')} {what}: "
-            f"{listed([one for one in counts if counts[one]])}."
-            for counts, what in (
-                (to_mean, "missing, taken as the mean"),
-                (to_zero, "missing, taken as 0"),
-                (strange, "not met in training, taken as missing"),
-                (far, f"more than {FAR} times as far from the mean as usual"),
+            f"{table.source}: {pluralize(sum(counts.values()), noun)} {what}: "
+            f"{format_names([name for name in counts if counts[name]])}."
+            for counts, noun, what in (
+                (missing_as_mean, "missing value", "replaced by the mean"),
+                (missing_as_zero, "missing value", "replaced by 0"),
+                (unseen, "value", "not seen in training, treated as missing"),
+                (outliers, "value", f"more than {OUTLIER_DISTANCE} standard deviations from the mean"),
             )
             if any(counts.values())
         ]
-        together = sparse.hstack(blocks, format="csr", dtype=np.float32) if blocks else None
-        if together is None:
+        if not blocks:
             return np.zeros((len(table), 0), dtype=np.float32), notes
-        if self.sums_to_one:
+        features = sparse.hstack(blocks, format="csr", dtype=np.float32)
+        if self.normalize_rows:
             self._check_counts(table)
-            sums = np.asarray(together.sum(axis=1)).ravel()
-            together = sparse.diags(np.divide(1.0, sums, out=np.zeros_like(sums), where=sums > 0)) @ together
-        dense = together.nnz > MOSTLY * together.shape[0] * together.shape[1]
-        return (together.toarray() if dense else together.tocsr()), notes
+            row_sums = np.asarray(features.sum(axis=1)).ravel()
+            features = (
+                sparse.diags(np.divide(1.0, row_sums, out=np.zeros_like(row_sums), where=row_sums > 0)) @ features
+            )
+        dense = features.nnz > (1 - SPARSE_THRESHOLD) * features.shape[0] * features.shape[1]
+        return (features.toarray() if dense else features.tocsr()), notes
 
     def _check_counts(self, table: Table) -> None:
-        for column in self.columns:
-            position = table.columns.index(column.name)
-            values = table.numbers(position) if column.kind == "number" else None
-            below = np.flatnonzero(values < 0) if values is not None else np.empty(0, int)
-            if len(below):
-                raise InvalidInput(f"{table.at(below[0], position)} must not be below 0: in training no value was.")
+        for encoding in self.columns:
+            column = table.columns.index(encoding.name)
+            values = table.as_numbers(column) if encoding.kind == "number" else None
+            negative = np.flatnonzero(values < 0) if values is not None else np.empty(0, int)
+            if len(negative):
+                raise InvalidInput(
+                    f"{table.location(negative[0], column)} must be >= 0, as all values in training were."
+                )
 
     def as_json(self) -> dict[str, Any]:
         columns = [dict(vars(column)) for column in self.columns]
-        return {"sums_to_one": self.sums_to_one, "columns": columns, "left_out": list(self.left_out)}
+        return {"normalize_rows": self.normalize_rows, "columns": columns, "excluded": list(self.excluded)}
 
     @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> FeatureEncoding:
+    def from_json(cls, content: Mapping[str, Any]) -> FeatureEncoding:
         return cls(
-            columns=tuple(map(_column, given["columns"])),
-            sums_to_one=bool(given["sums_to_one"]),
-            left_out=tuple(map(str, given["left_out"])),
+            columns=tuple(map(_column_from_json, content["columns"])),
+            normalize_rows=bool(content["normalize_rows"]),
+            excluded=tuple(map(str, content["excluded"])),
         )
 
 
-def _column(given: Mapping[str, Any]) -> ColumnEncoding:
-    column = ColumnEncoding(**{**given, "values": tuple(given["values"])})
-    texts = (column.name, *column.values)
-    if column.kind not in get_args(Kind) or not all(isinstance(text, str) for text in texts):
-        raise InvalidInput(f"a column must have a name, a kind and texts as values, got {given!r}.")
+def _column_from_json(content: Mapping[str, Any]) -> ColumnEncoding:
+    column = ColumnEncoding(**{**content, "values": tuple(content["values"])})
+    strings = (column.name, *column.values)
+    if column.kind not in get_args(ColumnKind) or not all(isinstance(string, str) for string in strings):
+        raise InvalidInput(f"a column must have a name, a kind and strings as values, got {content!r}.")
     if not np.isfinite([column.center, column.scale]).all() or not column.scale:
         raise InvalidInput(f"column {column.name!r} must have a finite center and a scale that is not 0.")
     return column
 
 
-def find_encoding(
-    table: Table, names: Sequence[str], *, one_hot: Sequence[str] = (), words: Sequence[str] = ()
+def fit_encoding(
+    table: Table, names: Sequence[str], *, one_hot: Sequence[str] = (), bag_of_words: Sequence[str] = ()
 ) -> tuple[FeatureEncoding, list[str]]:
-    """How to encode some columns of a table, and what is to be said about it.
+    """Fit an encoding of the named columns to a table; also return notes about columns that give no features.
 
-    Numbers are centred and scaled, but for columns that are mostly zero, which stay as they are. Text becomes features
-    only where it is asked for: a feature for each value (`one_hot`), or for each word (`words`).
+    Numbers are centred and scaled, except for columns that are mostly zero, which stay as they are. Text becomes
+    features only on request: one feature for each value (`one_hot`), or for each word (`bag_of_words`).
     """
-    columns, notes, texts, empty = [], [], [], []
+    columns: list[ColumnEncoding] = []
+    notes: list[str] = []
+    text_columns, empty_columns = [], []
     for name in names:
-        position = table.position(name, option="a feature")
-        if name in words:
-            columns.append(ColumnEncoding(name, "words", values=_vocabulary(table, position)))
+        column = table.column_index(name, option="a feature")
+        if name in bag_of_words:
+            columns.append(ColumnEncoding(name, "bag_of_words", values=_vocabulary(table, column)))
             if not columns[-1].values:
-                notes.append(f"{table.source}: no word of {name!r} is in two rows, so it gives no feature.")
+                notes.append(f"{table.source}: column {name!r} gives no features, because no word occurs in two rows.")
         elif name in one_hot:
-            columns.append(ColumnEncoding(name, "category", values=_categories(table, position)))
+            columns.append(ColumnEncoding(name, "category", values=_categories(table, column)))
         else:
-            values = table.numbers(position)
+            values = table.as_numbers(column)
             if values is None:
-                _check_slip(table, position)
-                texts.append(name)
+                _check_stray_text(table, column)
+                text_columns.append(name)
             elif np.isnan(values).all():
-                empty.append(name)
+                empty_columns.append(name)
             else:
-                columns.append(_number(name, values))
-    if empty:
-        notes.append(f"{table.source}: no features, because empty: {listed(empty)}.")
-    if texts:
+                columns.append(_fit_number(name, values))
+    if empty_columns:
+        notes.append(f"{table.source}: empty columns, not used as features: {format_names(empty_columns)}.")
+    if text_columns:
         notes.append(
-            f"{table.source}: no features, because text: {listed(texts)}; --one-hot or --words makes them some."
+            f"{table.source}: text columns, not used as features: {format_names(text_columns)}; pass them to --one-hot "
+            "or --bag-of-words to use them."
         )
-    as_they_are = all(column.kind != "number" or (column.center, column.scale) == (0, 1) for column in columns)
-    positive = all(column.kind != "number" or _none_below_zero(table, column.name) for column in columns)
-    return FeatureEncoding(tuple(columns), sums_to_one=as_they_are and positive, left_out=(*texts, *empty)), notes
+    unscaled = all(column.kind != "number" or (column.center, column.scale) == (0, 1) for column in columns)
+    nonnegative = all(column.kind != "number" or _is_nonnegative(table, column.name) for column in columns)
+    encoding = FeatureEncoding(
+        tuple(columns), normalize_rows=unscaled and nonnegative, excluded=(*text_columns, *empty_columns)
+    )
+    return encoding, notes
 
 
-def _check_slip(table: Table, position: int) -> None:
-    """A text among numbers is more likely a mistake than a column of text."""
-    row = table.slip(position)
+def _check_stray_text(table: Table, column: int) -> None:
+    """A few texts among numbers are more likely mistakes than a column of text."""
+    row = table.stray_text_row(column)
     if row is not None:
         raise InvalidInput(
-            f"{table.at(row, position)} must be a number as nearly all of the column, got "
-            f"{table.texts(position)[row]!r}; mend it, leave the cell empty, or name the column after --one-hot, "
-            "--words or --ignore."
+            f"{table.location(row, column)} must be a number like nearly all of the column, got "
+            f"{table.as_text(column)[row]!r}; correct it, leave the cell empty, or pass the column to --one-hot, "
+            "--bag-of-words or --ignore."
         )
 
 
-def _number(name: str, values: np.ndarray) -> ColumnEncoding:
+def _fit_number(name: str, values: np.ndarray) -> ColumnEncoding:
     known = values[~np.isnan(values)]
-    if not len(known) or (known == 0).mean() > MOSTLY:
+    if not len(known) or (known == 0).mean() > SPARSE_THRESHOLD:
         return ColumnEncoding(name, "number")
-    center, spread = float(known.mean()), float(known.std())
-    constant = spread <= ROUNDING * np.abs(known).max()
-    return ColumnEncoding(name, "number", center=center, scale=1.0 if constant else spread)
+    mean, std = float(known.mean()), float(known.std())
+    constant = std <= CONSTANT_TOLERANCE * np.abs(known).max()
+    return ColumnEncoding(name, "number", center=mean, scale=1.0 if constant else std)
 
 
-def _none_below_zero(table: Table, name: str) -> bool:
-    values = table.numbers(table.columns.index(name))
+def _is_nonnegative(table: Table, name: str) -> bool:
+    values = table.as_numbers(table.columns.index(name))
     return values is None or not (values < 0).any()
 
 
-def _categories(table: Table, position: int) -> tuple[str, ...]:
-    values = sorted({text for text in table.texts(position) if text})
-    if len(values) > MAX_VALUES:
+def _categories(table: Table, column: int) -> tuple[str, ...]:
+    values = sorted({text for text in table.as_text(column) if text})
+    if len(values) > MAX_CATEGORIES:
         raise InvalidInput(
-            f"{table.source}, column {table.columns[position]!r} must have at most {MAX_VALUES} values to be one-hot, "
-            f"got {len(values)}; name it after --words, or leave it out."
+            f"{table.source}, column {table.columns[column]!r} must have at most {MAX_CATEGORIES} distinct values for "
+            f"--one-hot, got {len(values)}; pass it to --bag-of-words or --ignore."
         )
     return tuple(values)
 
 
-def _vocabulary(table: Table, position: int) -> tuple[str, ...]:
-    """The words that are in at least two rows."""
-    rows = Counter(word for text in table.texts(position) for word in set(words_of(text)))
-    return tuple(sorted(word for word, count in rows.items() if count >= RARE))
+def _vocabulary(table: Table, column: int) -> tuple[str, ...]:
+    """Words that occur in at least two rows, in alphabetical order."""
+    frequency = Counter(word for text in table.as_text(column) for word in set(tokenize(text)))
+    return tuple(sorted(word for word, rows in frequency.items() if rows >= MIN_DOCUMENT_FREQUENCY))
 
 
-def words_of(text: str) -> list[str]:
-    """
-    >>> words_of("Graphs, graphs & NODES")
+def tokenize(text: str) -> list[str]:
+    """Words of a text, in lower case.
+
+    >>> tokenize("Graphs, graphs & NODES")
     ['graphs', 'graphs', 'nodes']
     """
-    return WORD.findall(text.lower())
+    return TOKEN.findall(text.lower())
 
 
-def _scaled(column: ColumnEncoding, table: Table) -> tuple[sparse.csr_matrix, int]:
-    """A column of numbers, and how many are missing."""
-    values = table.all_numbers(table.columns.index(column.name))
+def _standardize(column: ColumnEncoding, table: Table) -> tuple[sparse.csr_matrix, int]:
+    """Centred and scaled numbers, (rows, 1), and how many cells are missing."""
+    values = table.require_numbers(table.columns.index(column.name))
     missing = np.isnan(values)
     scaled = np.where(missing, 0, (values - column.center) / column.scale)
     return sparse.csr_matrix(scaled[:, None]), int(missing.sum())
 
 
-def _marked(column: ColumnEncoding, table: Table) -> tuple[sparse.csr_matrix, int, int]:
-    """How often each value or word is in each row, in how many cells a value is not known, and how many are empty."""
-    numbers = {value: number for number, value in enumerate(column.values)}
-    pairs, strange = [], 0
-    texts = table.texts(table.columns.index(column.name))
-    for row, text in enumerate(texts):
-        for part in words_of(text) if column.kind == "words" else [text] if text else []:
-            if part in numbers:
-                pairs.append((row, numbers[part]))
+def _count_values(column: ColumnEncoding, table: Table) -> tuple[sparse.csr_matrix, int, int]:
+    """Counts of each category or word in each row, (rows, values), and how many cells are unseen and empty."""
+    feature_index = {value: index for index, value in enumerate(column.values)}
+    entries, unseen = [], 0
+    cells = table.as_text(table.columns.index(column.name))
+    for row, text in enumerate(cells):
+        for value in tokenize(text) if column.kind == "bag_of_words" else [text] if text else []:
+            if value in feature_index:
+                entries.append((row, feature_index[value]))
             else:
-                strange += column.kind == "category"
-    rows, features = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    marks = sparse.csr_matrix((np.ones(len(rows)), (rows, features)), shape=(len(table), len(numbers)))
-    return marks, strange, texts.count("")
+                unseen += column.kind == "category"
+    rows, features = np.array(entries, dtype=np.int64).reshape(-1, 2).T
+    counts = sparse.csr_matrix((np.ones(len(rows)), (rows, features)), shape=(len(table), len(feature_index)))
+    return counts, unseen, cells.count("")

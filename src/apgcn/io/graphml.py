@@ -1,4 +1,4 @@
-"""How are GraphML files read and written? By networkx."""
+"""GraphML files, read and written with networkx."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
-from apgcn._utils.atomic import write_whole
+from apgcn._utils.atomic import atomic_write
 from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput, MissingFile
-from apgcn.io.build_graph import ReadGraph, TableSchema
-from apgcn.io.networkx import from_networkx, networkx_package, to_networkx
+from apgcn.io.graph_builder import LoadedGraph
+from apgcn.io.networkx import from_networkx, import_networkx, to_networkx
+from apgcn.io.schema import TableSchema
 
 
-def read_graphml(path: Path, schema: TableSchema = TableSchema(), **trained: Any) -> ReadGraph:
+def read_graphml(path: Path, schema: TableSchema = TableSchema(), **trained: Any) -> LoadedGraph:
     """Read a graph with the attributes of its nodes and edges; `trained` is as in `build_graph`."""
-    nx = networkx_package()
+    nx = import_networkx()
     path = Path(path)
     if path.is_dir():
         raise InvalidInput(f"{path} must be a GraphML file, but it is a folder; name a file in it.")
@@ -25,27 +26,27 @@ def read_graphml(path: Path, schema: TableSchema = TableSchema(), **trained: Any
         raise MissingFile(f"{path} must be a GraphML file, but there is no such file.") from None
     except OSError as error:
         raise InvalidInput(f"{path} must be readable, but it is not ({error.strerror}).") from error
-    _Door(path).check(content)
+    _GraphMLValidator(path).validate(content)
     try:
         graph = nx.parse_graphml(content, force_multigraph=False)
-    except Exception as error:  # networkx tells of a strange file in many ways
+    except Exception as error:  # networkx raises many kinds of errors for an invalid file
         raise InvalidInput(f"{path} must be a GraphML file, but cannot be read as one ({error!r}).") from error
     return from_networkx(graph, schema, name=str(path), **trained)
 
 
-class _Door:
-    """Looks at a file before networkx does, which would add nodes that nobody declared and merge those of one name."""
+class _GraphMLValidator:
+    """Checks a file before networkx, which would add undeclared nodes and merge nodes with the same id."""
 
     def __init__(self, path: Path):
         self._path = path
-        self._graphs = 0
-        self._nodes: dict[str, int] = {}
-        self._ends: list[tuple[str, int]] = []
+        self._num_graphs = 0
+        self._node_lines: dict[str, int] = {}
+        self._endpoints: list[tuple[str, int]] = []
         self._parser = expat.ParserCreate()
-        self._parser.StartDoctypeDeclHandler = self._doctype
-        self._parser.StartElementHandler = self._element
+        self._parser.StartDoctypeDeclHandler = self._reject_doctype
+        self._parser.StartElementHandler = self._start_element
 
-    def check(self, content: bytes) -> None:
+    def validate(self, content: bytes) -> None:
         try:
             self._parser.Parse(content, True)
         except expat.ExpatError as error:
@@ -53,37 +54,35 @@ class _Door:
         except InvalidInput:
             raise
         except (LookupError, ValueError) as error:
-            raise InvalidInput(
-                f"{self._path} must be in an encoding that is known ({error}); save it as UTF-8."
-            ) from None
-        if self._graphs != 1:
-            raise InvalidInput(f"{self._path} must hold one graph, but holds {self._graphs}.")
-        for end, line in self._ends:
-            if end not in self._nodes:
+            raise InvalidInput(f"{self._path} must be in a known encoding ({error}); save it as UTF-8.") from None
+        if self._num_graphs != 1:
+            raise InvalidInput(f"{self._path} must contain one graph, but contains {self._num_graphs}.")
+        for node_id, line in self._endpoints:
+            if node_id not in self._node_lines:
                 raise InvalidInput(
-                    f"{self._path}, line {line} must have a declared node at each end, got {end!r}; add a <node>."
+                    f"{self._path}, line {line} must have declared nodes as endpoints, got {node_id!r}; add a <node>."
                 )
 
-    def _doctype(self, *_: object) -> None:
-        raise InvalidInput(f"{self._path} must not define entities of its own; take the DOCTYPE out.")
+    def _reject_doctype(self, *_: object) -> None:
+        raise InvalidInput(f"{self._path} must not define entities; remove the DOCTYPE.")
 
-    def _element(self, name: str, attributes: dict[str, str]) -> None:
+    def _start_element(self, name: str, attributes: dict[str, str]) -> None:
         line = self._parser.CurrentLineNumber
-        kind = name.rpartition(":")[2]
-        self._graphs += kind == "graph"
-        if kind == "node":
-            own = attributes.get("id", "")
-            if own in self._nodes:
+        element = name.rpartition(":")[2]
+        self._num_graphs += element == "graph"
+        if element == "node":
+            node_id = attributes.get("id", "")
+            if node_id in self._node_lines:
                 raise InvalidInput(
-                    f"{self._path}, line {line} must have an id of its own, but {own!r} is also in line "
-                    f"{self._nodes[own]}."
+                    f"{self._path}, line {line} must have a unique node id, but {node_id!r} is also in line "
+                    f"{self._node_lines[node_id]}."
                 )
-            self._nodes[own] = line
-        elif kind == "edge":
-            self._ends += [(attributes.get(end, ""), line) for end in ("source", "target")]
+            self._node_lines[node_id] = line
+        elif element == "edge":
+            self._endpoints += [(attributes.get(end, ""), line) for end in ("source", "target")]
 
 
 def write_graphml(path: Path, graph: Graph) -> None:
-    """Write a graph, whole or not at all."""
-    nx = networkx_package()
-    write_whole(Path(path), lambda file: nx.write_graphml(to_networkx(graph), file))
+    """Write a graph atomically."""
+    nx = import_networkx()
+    atomic_write(Path(path), lambda file: nx.write_graphml(to_networkx(graph), file))

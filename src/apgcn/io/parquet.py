@@ -1,4 +1,4 @@
-"""How are Parquet files read and written? By pyarrow, column by column."""
+"""Parquet tables, read and written with pyarrow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from apgcn._utils.atomic import write_whole
+from apgcn._utils.atomic import atomic_write
 from apgcn.errors import InvalidInput, MissingFile, MissingPackage
 from apgcn.io.tables import Table
 
@@ -21,9 +21,9 @@ def read_parquet(path: Path) -> Table:
     MissingPackage
         If pyarrow is not installed.
     InvalidInput
-        If it is a folder or no Parquet file, or a column holds neither text nor numbers.
+        If it is a folder or not a Parquet file, or a column holds neither text nor numbers.
     """
-    arrow, parquet = _pyarrow()
+    arrow, parquet = _import_pyarrow()
     path = Path(path)
     if not path.exists():
         raise MissingFile(f"{path} must be a table, but there is no such file.")
@@ -34,55 +34,57 @@ def read_parquet(path: Path) -> Table:
             table = parquet.read_table(file)
         table.validate(full=True)
     except (arrow.ArrowException, OSError, ValueError) as error:
-        raise InvalidInput(f"{path} must be a Parquet file, but cannot be read as one ({_short(error)}).") from error
+        reason = _first_line(error)
+        raise InvalidInput(f"{path} must be a Parquet file, but cannot be read as one ({reason}).") from error
     names = tuple(str(name) for name in table.column_names)
     if len(set(names)) < len(names) or "" in names:
-        raise InvalidInput(f"{path} must name every column, and every one differently.")
+        raise InvalidInput(f"{path} must have unique, non-empty column names.")
     if not names:
         raise InvalidInput(f"{path} must have columns, but it is empty.")
     return Table(source=str(path), columns=names, cells=[_cells(path, name, table) for name in names])
 
 
 def write_parquet(path: Path, table: Table) -> None:
-    """Write a table, whole or not at all; an empty cell becomes a null."""
-    arrow, parquet = _pyarrow()
+    """Write a table atomically; an empty cell becomes a null."""
+    arrow, parquet = _import_pyarrow()
     columns = {
         name: arrow.array(cells, from_pandas=True)
         if isinstance(cells, np.ndarray)
         else [cell or None for cell in cells]
         for name, cells in zip(table.columns, table.cells, strict=True)
     }
-    write_whole(Path(path), lambda file: parquet.write_table(arrow.table(columns), file))
+    atomic_write(Path(path), lambda file: parquet.write_table(arrow.table(columns), file))
 
 
 def _cells(path: Path, name: str, table) -> list[str] | np.ndarray:
-    arrow, _ = _pyarrow()
+    """Column of an Arrow table as strings or numbers."""
+    arrow, _ = _import_pyarrow()
     column = table.column(name)
-    kind = column.type
-    if arrow.types.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-        kind = column.type
-    if arrow.types.is_floating(kind):
+    dtype = column.type
+    if arrow.types.is_dictionary(dtype):
+        column = column.cast(dtype.value_type)
+        dtype = column.type
+    if arrow.types.is_floating(dtype):
         values = column.to_numpy(zero_copy_only=False).astype(np.float64)
         missing = column.is_null().to_numpy(zero_copy_only=False)
-        strange = np.flatnonzero(np.isnan(values) & ~missing)
-        if len(strange):
+        nan_rows = np.flatnonzero(np.isnan(values) & ~missing)
+        if len(nan_rows):
             raise InvalidInput(
-                f"{path}, row {strange[0] + 1}, column {name!r} must be a finite number, got NaN; "
+                f"{path}, row {nan_rows[0] + 1}, column {name!r} must be a finite number, got NaN; "
                 "write a null if the value is missing."
             )
         return values
-    if arrow.types.is_integer(kind) or arrow.types.is_boolean(kind):
+    if arrow.types.is_integer(dtype) or arrow.types.is_boolean(dtype):
         if not column.null_count:
-            return column.to_numpy(zero_copy_only=False).astype(np.uint64 if kind == arrow.uint64() else np.int64)
+            return column.to_numpy(zero_copy_only=False).astype(np.uint64 if dtype == arrow.uint64() else np.int64)
         return ["" if value is None else str(int(value)) for value in column.to_pylist()]
-    try:
-        return ["" if value is None else str(value) for value in column.to_pylist()]  # text, dates, lists and what else
-    except (OverflowError, ValueError, arrow.ArrowException) as error:  # dates before the year 1, text that is none
-        raise InvalidInput(f"{path}: column {name!r} must hold text or numbers, but holds others ({error}).") from error
+    try:  # text, dates, lists and other types
+        return ["" if value is None else str(value) for value in column.to_pylist()]
+    except (OverflowError, ValueError, arrow.ArrowException) as error:  # dates before year 1, invalid UTF-8
+        raise InvalidInput(f"{path}: column {name!r} must contain text or numbers, but does not ({error}).") from error
 
 
-def _pyarrow():
+def _import_pyarrow():
     try:
         import pyarrow
         import pyarrow.parquet
@@ -91,5 +93,5 @@ def _pyarrow():
     return pyarrow, pyarrow.parquet
 
 
-def _short(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__

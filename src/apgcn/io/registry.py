@@ -1,21 +1,63 @@
-"""Which reader is for a file? What its name ends in says so."""
+"""Readers by file suffix.
+
+To add a file format, write its reader and one line of `FORMATS`; `docs/extending.md` has the steps.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from apgcn.data.npz import read_npz
 from apgcn.errors import InvalidInput
-from apgcn.io.build_graph import ReadGraph, TableSchema, canonical_edges
 from apgcn.io.csv import read_csv
+from apgcn.io.graph_builder import LoadedGraph, with_canonical_edges
 from apgcn.io.graphml import read_graphml
 from apgcn.io.parquet import read_parquet
+from apgcn.io.schema import TableSchema
 from apgcn.io.tables import Table
 
-TEXT = (".csv", ".tsv", ".txt", "")
-PARQUET = (".parquet", ".pq")
-GRAPHML = (".graphml", ".xml")
+
+class FileFormat(NamedTuple):
+    """File suffixes and reader of a format.
+
+    Attributes
+    ----------
+    content : "table" or "graph"
+        Whether a file holds one table, of nodes or of edges, or a whole graph.
+    suffixes : tuple of str
+        In lower case, with the dot; "" is for a file name without a suffix.
+    read : callable
+        `read(path) -> Table`, or `read(path, schema, **trained) -> LoadedGraph`.
+    """
+
+    content: Literal["table", "graph"]
+    suffixes: tuple[str, ...]
+    read: Callable[..., Any]
+
+
+def read_npz_graph(path: Path, schema: TableSchema = TableSchema(), **trained: Any) -> LoadedGraph:
+    """Read an archive that `write_npz` wrote; its features and labels are used as they are, whatever `trained`.
+
+    Raises
+    ------
+    InvalidInput
+        If the schema names columns, which arrays do not have.
+    """
+    if schema != TableSchema(directed=schema.directed):
+        raise InvalidInput(f"{path} contains arrays, not columns; omit --label and the other options about columns.")
+    graph = read_npz(path, name=str(path))
+    return with_canonical_edges(graph, graph.adjacency, directed=schema.directed)
+
+
+# The first table format and the first graph format also report that a path is a folder.
+FORMATS: dict[str, FileFormat] = {
+    "csv": FileFormat("table", (".csv", ".tsv", ".txt", ""), read_csv),
+    "parquet": FileFormat("table", (".parquet", ".pq"), read_parquet),
+    "graphml": FileFormat("graph", (".graphml", ".xml"), read_graphml),
+    "npz": FileFormat("graph", (".npz",), read_npz_graph),
+}
 
 
 def read_table(path: Path) -> Table:
@@ -24,33 +66,31 @@ def read_table(path: Path) -> Table:
     Raises
     ------
     InvalidInput
-        If its name ends in something else than .csv, .tsv, .txt or .parquet.
+        If the file's suffix is not one of a table format.
     """
     path = Path(path)
-    if path.suffix.lower() in PARQUET:
-        return read_parquet(path)
-    if path.suffix.lower() in TEXT or path.is_dir():
-        return read_csv(path)
-    raise InvalidInput(f"{path} must be a table, .csv, .tsv, .txt or .parquet, got {path.suffix}; export it as CSV.")
+    return _find_format(path, "table", "export the table as CSV").read(path)
 
 
-def read_graph(path: Path, schema: TableSchema = TableSchema(), **trained: Any) -> ReadGraph:
-    """Read a whole graph from one file, GraphML or our archive; `trained` is as in `build_graph`.
+def read_graph(path: Path, schema: TableSchema = TableSchema(), **trained: Any) -> LoadedGraph:
+    """Read a whole graph from one file; `trained` is as in `build_graph`.
 
     Raises
     ------
     InvalidInput
-        If its name ends in something else than .graphml, .xml or .npz, or if an archive, whose features and labels have
-        no names, comes with a meaning of columns.
+        If the file's suffix is not one of a graph format, or if arrays come with a schema that names columns.
     """
     path = Path(path)
-    if path.suffix.lower() in GRAPHML or path.is_dir():
-        return read_graphml(path, schema, **trained)
-    if path.suffix.lower() != ".npz":
-        raise InvalidInput(
-            f"{path} must be a graph, .graphml or .npz, got {path.suffix}; tables are given as --edges and --nodes."
-        )
-    if schema != TableSchema(directed=schema.directed):
-        raise InvalidInput(f"{path} holds arrays, not columns: leave out --label and what else is said about columns.")
-    graph = read_npz(path, name=str(path))
-    return canonical_edges(graph, graph.adjacency, directed=schema.directed)
+    return _find_format(path, "graph", "pass tables as --edges and --nodes").read(path, schema, **trained)
+
+
+def _find_format(path: Path, content: Literal["table", "graph"], hint: str) -> FileFormat:
+    formats = [file_format for file_format in FORMATS.values() if file_format.content == content]
+    if path.is_dir():
+        return formats[0]
+    for file_format in formats:
+        if path.suffix.lower() in file_format.suffixes:
+            return file_format
+    *others, last = [suffix for file_format in formats for suffix in file_format.suffixes if suffix]
+    suffixes = f"{', '.join(others)} or {last}"
+    raise InvalidInput(f"{path} must be a {content} ({suffixes}), got {path.suffix or 'no suffix'}; {hint}.")

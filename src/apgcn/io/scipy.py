@@ -1,4 +1,4 @@
-"""How does a sparse matrix of scipy become the edges of a graph, and these one of scipy's files?"""
+"""Conversion from scipy sparse matrices, and scipy's own .npz files of one matrix."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from apgcn._utils.atomic import write_whole
+from apgcn._utils.atomic import atomic_write
 from apgcn.data.graph import Graph, check_csr
 from apgcn.errors import InvalidInput, MissingFile
-from apgcn.io.build_graph import ReadGraph, canonical_edges
+from apgcn.io.graph_builder import LoadedGraph, with_canonical_edges
 
 
 def from_scipy(
@@ -20,18 +20,19 @@ def from_scipy(
     *,
     directed: bool = False,
     name: str = "graph",
-) -> ReadGraph:
-    """Take a matrix in which entry (i, j) is the weight of the edge from i to j.
+) -> LoadedGraph:
+    """Convert an adjacency in which entry (i, j) is the weight of the edge from i to j.
 
     Examples
     --------
-    >>> read = from_scipy(sparse.csr_matrix([[1, 2], [2, 0]]), features=np.eye(2))
-    >>> read.graph.adjacency.toarray().tolist(), read.notes
-    ([[0.0, 2.0], [2.0, 0.0]], ['graph: left out 1 edge from a node to itself.'])
+    >>> loaded = from_scipy(sparse.csr_matrix([[1, 2], [2, 0]]), features=np.eye(2))
+    >>> loaded.graph.adjacency.toarray().tolist(), loaded.notes
+    ([[0.0, 2.0], [2.0, 0.0]], ['graph: removed 1 self-loop.'])
     """
     if not sparse.issparse(adjacency):
-        raise InvalidInput(f"adjacency must be a sparse matrix of scipy, got {type(adjacency).__name__}.")
-    return canonical_edges(Graph(adjacency, features=features, labels=labels, name=name), adjacency, directed=directed)
+        raise InvalidInput(f"adjacency must be a scipy sparse matrix, got {type(adjacency).__name__}.")
+    graph = Graph(adjacency, features=features, labels=labels, name=name)
+    return with_canonical_edges(graph, adjacency, directed=directed)
 
 
 def read_scipy(path: Path) -> sparse.csr_matrix:
@@ -47,9 +48,9 @@ def read_scipy(path: Path) -> sparse.csr_matrix:
     except IsADirectoryError:
         raise InvalidInput(f"{path} must be a sparse matrix, but it is a folder; name a file in it.") from None
     except Exception as error:  # a damaged archive can fail in a dozen ways
-        raise InvalidInput(f"{path} must be a sparse matrix of scipy, but cannot be read ({error!r}).") from error
+        raise InvalidInput(f"{path} must be a scipy sparse matrix, but cannot be read as one ({error!r}).") from error
 
 
 def write_scipy(path: Path, graph: Graph) -> None:
-    """Write the adjacency, whole or not at all."""
-    write_whole(Path(path), lambda file: sparse.save_npz(file, graph.adjacency))
+    """Write the adjacency atomically."""
+    atomic_write(Path(path), lambda file: sparse.save_npz(file, graph.adjacency))

@@ -1,4 +1,4 @@
-"""What is a table? Named columns in which every cell knows its place, so that a mistake can be pointed at."""
+"""In-memory tables of text and numbers whose cells know their place in the file, for error messages."""
 
 from __future__ import annotations
 
@@ -8,114 +8,118 @@ from difflib import get_close_matches
 
 import numpy as np
 
+from apgcn._utils.formatting import format_names
 from apgcn.errors import InvalidInput
 
-SLIPS = 0.1  # of a column's cells may be text, and it was meant to hold numbers
-LARGEST = 1e18  # number in a cell: its square is well within single precision
+MAX_STRAY_TEXT = 0.1  # fraction of a column's cells: fewer texts among numbers are taken as typing errors
+MAX_ABS_VALUE = 1e18  # of a number in a cell: its square is well within single precision
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What a file, or another library, says about nodes or edges.
+    """Table of nodes or edges, read from a file or converted from another library.
 
     Attributes
     ----------
     source : str
-        Where it is from, for what is said about it.
+        File name or other origin, quoted in messages.
     columns : tuple of str
-        Their names, all different.
+        Column names, all different.
     cells : list of sequences
-        Column by column: texts, in which an empty one is a missing value, or an array of numbers, in which NaN is.
-    lines : sequence of int, optional
-        In which line of the file, counted from 1, each row begins. Without it rows are counted.
+        One sequence per column: strings, where an empty one is a missing value, or an array of numbers, where NaN is.
+    line_numbers : sequence of int, optional
+        Line of the file, pluralize from 1, in which each row begins. Without it messages count rows.
     """
 
     source: str
     columns: tuple[str, ...]
     cells: Sequence[Sequence[str] | np.ndarray]
-    lines: Sequence[int] | None = None
+    line_numbers: Sequence[int] | None = None
     _numbers: dict[int, np.ndarray | None] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.cells[0]) if self.cells else 0
 
-    def position(self, column: str, *, option: str) -> int:
-        """Where a column stands; `option` is how the user came to name it."""
-        if column in self.columns:
-            return self.columns.index(column)
-        near = get_close_matches(column, self.columns, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"its columns are {listed(self.columns)}."
-        raise InvalidInput(f"{self.source} has no column {column!r} for {option}; {hint}")
-
-    def find(self, column: str) -> int | None:
-        """Where a column stands whose name is usual, in large or small letters; None if there is none."""
-        lower = [name.lower() for name in self.columns]
-        return lower.index(column) if column in lower else None
-
-    def texts(self, position: int) -> list[str]:
-        """A column as text, the spaces around each cell left out."""
-        cells = self.cells[position]
-        if isinstance(cells, np.ndarray):
-            return ["" if cell != cell else str(cell) for cell in cells.tolist()]
-        return [cell.strip() for cell in cells]
-
-    def numbers(self, position: int) -> np.ndarray | None:
-        """A column as numbers, NaN where one is missing; None if some cell is text.
+    def column_index(self, name: str, *, option: str) -> int:
+        """Index of a column; `option` is the command line option that named it.
 
         Raises
         ------
         InvalidInput
-            At a cell that says NaN or infinity.
+            If there is no such column; the message suggests the nearest name.
         """
-        if position not in self._numbers:
-            self._numbers[position] = self._as_numbers(position)
-        return self._numbers[position]
+        if name in self.columns:
+            return self.columns.index(name)
+        near = get_close_matches(name, self.columns, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"its columns are {format_names(self.columns)}."
+        raise InvalidInput(f"{self.source} has no column {name!r} for {option}; {hint}")
 
-    def _as_numbers(self, position: int) -> np.ndarray | None:
-        cells = self.cells[position]
+    def find_column(self, name: str) -> int | None:
+        """Index of the column with this lower-case name, in upper or lower case; None if there is none."""
+        lower = [column.lower() for column in self.columns]
+        return lower.index(name) if name in lower else None
+
+    def as_text(self, column: int) -> list[str]:
+        """Cells of a column as strings without surrounding white space."""
+        cells = self.cells[column]
         if isinstance(cells, np.ndarray):
-            values, given = cells.astype(np.float64), ~np.isnan(cells)
+            return ["" if cell != cell else str(cell) for cell in cells.tolist()]
+        return [cell.strip() for cell in cells]
+
+    def as_numbers(self, column: int) -> np.ndarray | None:
+        """Cells of a column as float64, NaN where the value is missing; None if some cell is text.
+
+        Raises
+        ------
+        InvalidInput
+            If a cell reads NaN or infinity, or is too large.
+        """
+        if column not in self._numbers:
+            self._numbers[column] = self._parse_numbers(column)
+        return self._numbers[column]
+
+    def _parse_numbers(self, column: int) -> np.ndarray | None:
+        cells = self.cells[column]
+        if isinstance(cells, np.ndarray):
+            values, present = cells.astype(np.float64), ~np.isnan(cells)
         else:
             try:
                 values = np.array([cell.strip() or "nan" for cell in cells], dtype=np.float64)
             except ValueError:
                 return None
-            given = np.array([bool(cell.strip()) for cell in cells], dtype=bool)
-        wrong = np.flatnonzero(given & ~(np.abs(values) <= LARGEST))
-        if len(wrong):
-            what = f"at most {LARGEST:g} in size" if np.isfinite(values[wrong[0]]) else "a finite number"
+            present = np.array([bool(cell.strip()) for cell in cells], dtype=bool)
+        invalid = np.flatnonzero(present & ~(np.abs(values) <= MAX_ABS_VALUE))
+        if len(invalid):
+            row = invalid[0]
+            requirement = (
+                f"at most {MAX_ABS_VALUE:g} in absolute value" if np.isfinite(values[row]) else "a finite number"
+            )
             raise InvalidInput(
-                f"{self.at(wrong[0], position)} must be {what}, got {str(cells[wrong[0]]).strip()!r}; "
+                f"{self.location(row, column)} must be {requirement}, got {str(cells[row]).strip()!r}; "
                 "leave the cell empty if the value is missing."
             )
         return values
 
-    def all_numbers(self, position: int) -> np.ndarray:
-        """The same of a column that must not hold text."""
-        values = self.numbers(position)
+    def require_numbers(self, column: int) -> np.ndarray:
+        """Like `as_numbers`, but a cell with text is an error."""
+        values = self.as_numbers(column)
         if values is None:
-            texts = self.texts(position)
-            row = next(number for number, text in enumerate(texts) if not _is_number(text))
-            raise InvalidInput(f"{self.at(row, position)} must be a number, got {texts[row]!r}.")
+            cells = self.as_text(column)
+            row = next(row for row, text in enumerate(cells) if not _is_number(text))
+            raise InvalidInput(f"{self.location(row, column)} must be a number, got {cells[row]!r}.")
         return values
 
-    def slip(self, position: int) -> int | None:
-        """The first row with text in a column of text that nearly always holds numbers; None if it does not."""
-        texts = self.texts(position)
-        wrong = [row for row, text in enumerate(texts) if text and not _is_number(text)]
-        given = sum(map(bool, texts))
-        return wrong[0] if wrong and len(wrong) < SLIPS * given else None
+    def stray_text_row(self, column: int) -> int | None:
+        """First row with text in a column in which nearly all cells are numbers; None if there is no such row."""
+        cells = self.as_text(column)
+        text_rows = [row for row, text in enumerate(cells) if text and not _is_number(text)]
+        present = sum(map(bool, cells))
+        return text_rows[0] if text_rows and len(text_rows) < MAX_STRAY_TEXT * present else None
 
-    def at(self, row: int, position: int) -> str:
-        """The place of a cell, in words."""
-        place = f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
-        return f"{self.source}, {place}, column {self.columns[position]!r}"
-
-
-def listed(names: Sequence[str], *, most: int = 8) -> str:
-    """Some names, with commas between."""
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+    def location(self, row: int, column: int) -> str:
+        """File, line and column name of a cell, for messages."""
+        line = f"row {row + 1}" if self.line_numbers is None else f"line {self.line_numbers[row]}"
+        return f"{self.source}, {line}, column {self.columns[column]!r}"
 
 
 def _is_number(text: str) -> bool:
