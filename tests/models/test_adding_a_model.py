@@ -25,8 +25,8 @@ def copy(tmp_path_factory) -> Path:
     ((name, catalogue),) = re.findall(r"The line, in `(\w+)` of `(\S+)`", PAGE)
     (line,) = re.findall(r"The line.*?```\n(.*?)```", PAGE, flags=re.DOTALL)
     before = (folder / catalogue).read_text()
-    at = before.index("}", before.index(f"{name} = {{"))
-    (folder / catalogue).write_text(before[:at] + line + before[at:])
+    end = before.index("}", before.index(f"{name} = {{"))
+    (folder / catalogue).write_text(before[:end] + line + before[end:])
     assert len(line.splitlines()) == 1
     return folder
 

@@ -19,7 +19,7 @@ def thin(graph: Graph) -> Graph:
 
 
 def test_weights_start_like_torch_linear():
-    graph = DeviceGraph.of(random_graph(20, edges=30, features=9))
+    graph = DeviceGraph.from_graph(random_graph(20, edges=30, features=9))
     network = APGCNConfig(hidden_channels=400).build(graph, RandomStream([1, 2]))
     bound = 1 / math.sqrt(9)
     for weight in (network.predict.first.weight, network.predict.first.bias):
@@ -31,7 +31,7 @@ def test_weights_start_like_torch_linear():
 
 def test_dense_and_sparse_features_agree():
     graph = random_graph(20, edges=30)
-    networks = [(DeviceGraph.of(one), APGCNConfig()) for one in (graph, thin(graph))]
+    networks = [(DeviceGraph.from_graph(one), APGCNConfig()) for one in (graph, thin(graph))]
     dense, sparse_ = (config.build(tensors, RandomStream([1, 2]))(tensors) for tensors, config in networks)
     torch.testing.assert_close(dense.output, sparse_.output)
     assert torch.equal(dense.steps, sparse_.steps)
@@ -41,7 +41,7 @@ def test_dense_and_sparse_features_give_the_same_gradients():
     graph = random_graph(20, edges=30)
     gradients = []
     for one in (graph, thin(graph)):
-        tensors = DeviceGraph.of(one)
+        tensors = DeviceGraph.from_graph(one)
         network = APGCNConfig(dropout=0.0).build(tensors, RandomStream([1, 2]))
         network(tensors, RandomStream([3, 4])).output.square().sum().backward()
         gradients.append(network.predict.first.weight.grad)
@@ -49,11 +49,11 @@ def test_dense_and_sparse_features_give_the_same_gradients():
 
 
 def test_dropout_of_sparse_features_touches_stored_values_alone():
-    tensors = DeviceGraph.of(thin(random_graph(50, edges=60, features=40)))
+    tensors = DeviceGraph.from_graph(thin(random_graph(50, edges=60, features=40)))
     dropped = dropout(tensors.features, 0.5, RandomStream([1, 2]))
     assert dropped.structure is tensors.features.structure
-    assert dropped.dropped.shape == (2, tensors.features.structure.nnz)
-    ratio = dropped.dropped / tensors.features.values
+    assert dropped.masked_values.shape == (2, tensors.features.structure.nnz)
+    ratio = dropped.masked_values / tensors.features.values
     assert set(ratio.unique().tolist()) == {0.0, 2.0}
     assert dropout(tensors.features, 0.5, None) is tensors.features
 
@@ -61,7 +61,7 @@ def test_dropout_of_sparse_features_touches_stored_values_alone():
 def test_the_forward_pass_is_the_equation_with_listening_switched_off():
     """Without edges every step keeps z^0, so the output is the two-layer network."""
     graph = random_graph(20, edges=0)
-    tensors = DeviceGraph.of(graph)
+    tensors = DeviceGraph.from_graph(graph)
     network = APGCNConfig().build(tensors, RandomStream([1]))
     x = torch.from_numpy(graph.features.copy())
     hidden = torch.relu(x @ network.predict.first.weight[0] + network.predict.first.bias[0])
@@ -72,7 +72,7 @@ def test_the_forward_pass_is_the_equation_with_listening_switched_off():
 def test_training_drops_the_inputs_of_both_layers_and_the_seeds():
     """The forward pass with noise, worked by hand, with masks read off the tape in the order of the equation."""
     graph = random_graph(20, edges=0)  # nobody to hear: every z^k is z^0
-    tensors = DeviceGraph.of(graph)
+    tensors = DeviceGraph.from_graph(graph)
     config = APGCNConfig(hidden_channels=6, dropout=0.25, edge_dropout=0.0, z0_dropout=0.5)
     network = config.build(tensors, RandomStream([1]))
     tape = RandomStream([9])
@@ -98,7 +98,7 @@ def test_training_drops_the_inputs_of_both_layers_and_the_seeds():
     ids=str,
 )
 def test_every_setting_reaches_the_network(change):
-    tensors = DeviceGraph.of(random_graph(20, edges=30))
+    tensors = DeviceGraph.from_graph(random_graph(20, edges=30))
     outputs = []
     for config in (APGCNConfig(), APGCNConfig(**change)):
         network = config.build(tensors, RandomStream([1]))
@@ -113,7 +113,7 @@ def test_renaming_nodes_renames_predictions():
     renamed = Graph(graph.adjacency[order][:, order], features=graph.features[order], labels=graph.labels[order])
     outputs = []
     for one in (graph, renamed):
-        tensors = DeviceGraph.of(one)
+        tensors = DeviceGraph.from_graph(one)
         outputs.append(APGCNConfig().build(tensors, RandomStream([1]))(tensors).output)
     torch.testing.assert_close(outputs[0][:, order], outputs[1])
 
@@ -126,7 +126,7 @@ def test_renaming_nodes_renames_predictions():
         ({"penalty": 10**400}, "penalty must be finite, got a number of 401 digits"),
         ({"max_steps": 0}, "max_steps must be >= 1, got 0"),
         ({"hidden_channels": 0}, "hidden_channels must be >= 1"),
-        ({"hidden_channels": 2.5}, "hidden_channels must be a whole number, got 2.5"),
+        ({"hidden_channels": 2.5}, "hidden_channels must be an integer, got 2.5"),
         ({"hidden_channels": 10**30}, "hidden_channels must be <= 2147483647, got a number of 31 digits"),
         ({"penalty": "dear"}, "penalty must be a number, got 'dear'"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1\.0"),

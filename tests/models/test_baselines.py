@@ -13,13 +13,13 @@ from apgcn import Graph, benchmark_runs, clean, load
 from apgcn.errors import InvalidInput
 from apgcn.models.appnp import APPNPConfig
 from apgcn.models.arma import ARMAConfig
-from apgcn.models.btfp import BtFPConfig, diffused, grown, ridge_regression
+from apgcn.models.btfp import BtFPConfig, add_confident_labels, diffuse_features, ridge_regression
 from apgcn.models.cheb import ChebConfig
 from apgcn.models.gat import GATConfig
 from apgcn.models.gcn import GCNConfig
 from apgcn.models.jk import JKConfig
 from apgcn.models.ngcn import NGCNConfig
-from apgcn.models.ppnp import PPNPConfig, page_rank
+from apgcn.models.ppnp import PPNPConfig, pagerank_matrix
 from apgcn.models.registry import MODELS
 from apgcn.nn import halting
 from apgcn.ops.device_graph import DeviceGraph
@@ -31,15 +31,15 @@ FEATURES, CLASSES, NODES = 5, 3, 20
 
 @pytest.fixture
 def graph() -> DeviceGraph:
-    return DeviceGraph.of(random_graph(NODES, edges=30))
+    return DeviceGraph.from_graph(random_graph(NODES, edges=30))
 
 
 @pytest.fixture
 def edges(graph):
     """(sources, targets) for PyTorch Geometric, without self-loops."""
     structure = graph.adjacency.structure
-    between = structure.rows != structure.columns
-    return torch.stack([structure.columns[between], structure.rows[between]])
+    between = structure.row != structure.col
+    return torch.stack([structure.col[between], structure.row[between]])
 
 
 def two_runs(config, graph):
@@ -86,8 +86,8 @@ def test_gat_agrees_with_pytorch_geometric(graph, edges):
         made = GATConv(inputs, outputs, heads=heads)
         fill(
             made,
-            att_src=layer.other[run],
-            att_dst=layer.own[run],
+            att_src=layer.att_src[run],
+            att_dst=layer.att_dst[run],
             bias=layer.b[run],
             **{"lin.weight": layer.w[run].T},
         )
@@ -174,7 +174,7 @@ def test_dropout_of_ppnp_takes_entries_of_the_inverse(graph):
     """With everything else off, the mean of many draws is the output without dropout, and no two are alike."""
     network = PPNPConfig(hidden_channels=4, dropout=0.0).build(graph, RandomStream([1]))
     rng, nodes = RandomStream([5]), torch.arange(NODES)[None]
-    for draw in (lambda: network(graph, rng).output, lambda: network.at(nodes, graph, rng).output):
+    for draw in (lambda: network(graph, rng).output, lambda: network.forward_nodes(nodes, graph, rng).output):
         drawn = torch.stack([draw() for _ in range(2000)])
         spread = drawn.std(0) / 2000**0.5
         assert ((drawn.mean(0) - network(graph).output).abs() < 5 * spread + 1e-6).all()
@@ -185,7 +185,7 @@ def test_some_nodes_of_ppnp_are_those_of_all(graph):
     """Without dropout of the matrix: at the nodes that are asked for; elsewhere it is left out."""
     network = two_runs(PPNPConfig(hidden_channels=4, matrix_dropout=0.0), graph)
     nodes = torch.tensor([[3, 5], [0, 7]])
-    some = network.at(nodes, graph, RandomStream([8, 9])).output
+    some = network.forward_nodes(nodes, graph, RandomStream([8, 9])).output
     everything = network(graph, RandomStream([8, 9])).output
     for run in range(2):
         torch.testing.assert_close(some[run, nodes[run]], everything[run, nodes[run]])
@@ -196,7 +196,7 @@ def test_some_nodes_of_ppnp_are_those_of_all(graph):
 def test_ppnp_refuses_a_graph_that_would_not_fit_before_it_allocates():
     nodes = 5_000_000
     alone = Graph(sparse.csr_matrix((nodes, nodes)), features=np.ones((nodes, 1)), labels=np.arange(nodes) % 2)
-    graph = DeviceGraph.of(alone)
+    graph = DeviceGraph.from_graph(alone)
     with pytest.raises(InvalidInput, match=r"5,000,000 x 5,000,000 numbers, which needs 300,000,000,000,000 bytes"):
         PPNPConfig().build(graph, RandomStream([1]))
 
@@ -204,24 +204,26 @@ def test_ppnp_refuses_a_graph_that_would_not_fit_before_it_allocates():
 def test_the_inverse_is_that_of_the_closed_form(graph):
     a = (graph.adjacency.normalized @ torch.eye(NODES)[None])[0]
     expected = 0.3 * torch.linalg.inv(torch.eye(NODES) - 0.7 * a)
-    torch.testing.assert_close(page_rank(graph.adjacency, 0.3), expected)
+    torch.testing.assert_close(pagerank_matrix(graph.adjacency, 0.3), expected)
 
 
 def test_the_inverse_is_found_once_for_a_graph_and_a_teleport(graph):
-    first = page_rank(graph.adjacency, 0.3)
-    assert page_rank(graph.adjacency, 0.3) is first
-    assert not torch.allclose(page_rank(graph.adjacency, 0.2), first)
-    torch.testing.assert_close(page_rank(DeviceGraph.of(random_graph(NODES, edges=30)).adjacency, 0.3), first)
+    first = pagerank_matrix(graph.adjacency, 0.3)
+    assert pagerank_matrix(graph.adjacency, 0.3) is first
+    assert not torch.allclose(pagerank_matrix(graph.adjacency, 0.2), first)
+    torch.testing.assert_close(
+        pagerank_matrix(DeviceGraph.from_graph(random_graph(NODES, edges=30)).adjacency, 0.3), first
+    )
 
 
 @pytest.mark.parametrize("teleport", [0.0, 1e-5])
 def test_ppnp_refuses_a_teleport_that_leaves_nothing_to_invert(teleport):
-    with pytest.raises(InvalidInput, match=r"teleport must be at least 0\.001 for the inverse to be found, got "):
+    with pytest.raises(InvalidInput, match=r"teleport must be at least 0\.001 for the matrix to be invertible, got "):
         PPNPConfig(teleport=teleport)
 
 
 def test_ngcn_with_one_head_of_power_one_is_a_gcn(graph):
-    network = two_runs(NGCNConfig(hidden_channels=4, heads=1, least_power=1, most_power=1), graph)
+    network = two_runs(NGCNConfig(hidden_channels=4, heads=1, min_power=1, max_power=1), graph)
     gcn = two_runs(GCNConfig(hidden_channels=4), graph)
     gcn.w_1.data, gcn.b_1.data = network.w.data[:, 0], network.b.data[:, 0]
     gcn.w_2.data, gcn.b_2.data = network.v.data[:, 0], network.c.data[:, 0]
@@ -230,7 +232,7 @@ def test_ngcn_with_one_head_of_power_one_is_a_gcn(graph):
 
 def test_ngcn_merges_gcns_over_powers_of_the_matrix(graph):
     """Dense, GCN by GCN: two heads of each power from 0 to 3."""
-    network = two_runs(NGCNConfig(hidden_channels=4, heads=2, most_power=3), graph)
+    network = two_runs(NGCNConfig(hidden_channels=4, heads=2, max_power=3), graph)
     a = (graph.adjacency.normalized @ torch.eye(NODES)[None])[0]
     merged = 0
     for gcn in range(8):
@@ -245,17 +247,17 @@ def test_softmax_over_rows_equals_a_dense_one_and_its_gradients_finite_differenc
     structure = graph.adjacency.structure
     scores = 30 * torch.randn(2, structure.nnz, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     dense = torch.full((2, NODES, NODES), -torch.inf, dtype=torch.float64)
-    dense[:, structure.rows, structure.columns] = scores
-    torch.testing.assert_close(edge_softmax(structure, scores), dense.softmax(-1)[:, structure.rows, structure.columns])
+    dense[:, structure.row, structure.col] = scores
+    torch.testing.assert_close(edge_softmax(structure, scores), dense.softmax(-1)[:, structure.row, structure.col])
     scores = (scores / 10).requires_grad_()
     assert torch.autograd.gradcheck(lambda scores: edge_softmax(structure, scores), scores)
 
 
 def test_gradients_of_pair_sums_equal_finite_differences():
-    structure = DeviceGraph.of(random_graph(6, edges=7)).adjacency.structure
+    structure = DeviceGraph.from_graph(random_graph(6, edges=7)).adjacency.structure
     rows, columns = torch.randn(2, 2, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).unbind()
     found = edge_add(structure, rows, columns)
-    torch.testing.assert_close(found[1, 3], rows[1, structure.rows[3]] + columns[1, structure.columns[3]])
+    torch.testing.assert_close(found[1, 3], rows[1, structure.row[3]] + columns[1, structure.col[3]])
     arguments = rows.requires_grad_(), columns.requires_grad_()
     assert torch.autograd.gradcheck(lambda rows, columns: edge_add(structure, rows, columns), arguments)
 
@@ -267,20 +269,20 @@ def path_of_four() -> DeviceGraph:
     """0 - 1 - 2 - 3: the ends speak of different things, the middle of both."""
     path = np.diag(np.ones(3), 1)
     features = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
-    return DeviceGraph.of(Graph(path + path.T, features=features, labels=np.array([0, 0, 1, 1])))
+    return DeviceGraph.from_graph(Graph(path + path.T, features=features, labels=np.array([0, 0, 1, 1])))
 
 
 def test_diffused_features_by_hand():
     """One step with return probability 0.2 on the path: degrees with loops 2, 3, 3, 2."""
     graph = path_of_four()
-    f = diffused(graph, teleport=0.2, steps=1)
+    f = diffuse_features(graph, teleport=0.2, steps=1)
     edge = 0.8 / 6**0.5
     expected = torch.tensor([[0.2 + 0.4, 0.0], [edge, 0.0], [0.0, edge], [0.0, 0.2 + 0.4]])
     torch.testing.assert_close(f.float(), functional.normalize(expected))
 
 
 def test_ridge_regression_equals_the_closed_form(graph):
-    f = diffused(graph, teleport=0.2, steps=3)
+    f = diffuse_features(graph, teleport=0.2, steps=3)
     known = torch.full((2, NODES), -1)
     known[0, [0, 3, 5]], known[1, [2, 7, 9, 11]] = torch.tensor([0, 2, 1]), torch.tensor([1, 1, 0, 2])
     found = ridge_regression(f, known, f.new_zeros(FEATURES, 2, CLASSES), strength=0.5)
@@ -304,7 +306,7 @@ def test_equations_that_are_not_solved_are_said(strength):
 
 def test_a_column_that_is_solved_stands_still_while_others_go_on(monkeypatch):
     """A run with twelve labelled nodes, beside one with sixty, which takes more iterations."""
-    monkeypatch.setattr("apgcn.models.btfp.LOOK_EVERY", 1)
+    monkeypatch.setattr("apgcn.models.btfp.CHECK_INTERVAL", 1)
     generator = torch.Generator().manual_seed(0)
     f = functional.normalize(torch.rand(60, 20, dtype=torch.float64, generator=generator))
     easy, hard = torch.full((1, 60), -1), torch.arange(60)[None] % 2
@@ -317,7 +319,7 @@ def test_a_column_that_is_solved_stands_still_while_others_go_on(monkeypatch):
 def test_bootstrapping_does_not_depend_on_the_runs_beside_it():
     """On a real graph, over ten rounds, where one node that joins too early changes all that follows."""
     cora = clean(load("cora"))
-    graph = DeviceGraph.of(cora)
+    graph = DeviceGraph.from_graph(cora)
     z0 = torch.tensor(np.stack([run.split.train for run in benchmark_runs(cora, 2)]))
     together = BtFPConfig().solve(graph, z0).output
     for run in range(2):
@@ -332,7 +334,7 @@ def test_the_most_certain_nodes_are_added_as_the_classes_are_shared():
     scores = torch.stack([signs * margins, torch.zeros(10)], dim=1)[None]
     known = torch.full((1, 10), -1)
     known[0, 0] = 1  # a label that the prediction does not share
-    found = grown(known, scores, growth=0.5)
+    found = add_confident_labels(known, scores, growth=0.5)
     assert found.tolist() == [[1, 0, 0, 0, -1, -1, -1, 1, 1, -1]]
 
 
@@ -430,7 +432,7 @@ def test_a_class_without_training_nodes_is_never_the_answer():
         class_names=["a", "b", "unused"],
     )
     for rounds in (0, 3):
-        outcome = BtFPConfig(rounds=rounds).solve(DeviceGraph.of(alone), torch.arange(20)[None])
+        outcome = BtFPConfig(rounds=rounds).solve(DeviceGraph.from_graph(alone), torch.arange(20)[None])
         assert set(outcome.output[0].argmax(-1).tolist()) == {0, 1}
 
 
@@ -444,4 +446,4 @@ def test_features_that_overflow_are_told_in_words():
     star = sparse.csr_matrix(np.eye(4)[:, :1] @ np.ones((1, 4)))
     huge = Graph(star + star.T, features=np.full((4, 2), 3e38), labels=np.array([0, 1, 0, 1]))
     with pytest.raises(InvalidInput, match="features must be small enough"):
-        BtFPConfig().solve(DeviceGraph.of(huge), torch.tensor([[0, 1]]))
+        BtFPConfig().solve(DeviceGraph.from_graph(huge), torch.tensor([[0, 1]]))

@@ -10,9 +10,7 @@ from torch import Tensor
 
 from apgcn._utils.validation import check_fraction, check_int
 from apgcn.data.graph import Graph
-from apgcn.data.registry import AMAZON_GRAPHS
-from apgcn.models.base import ModelConfig, Network, heard, stored_features
-from apgcn.models.presets import AP_GCN, PPNP, Preset, protocol
+from apgcn.models.base import BatchedModel, ModelConfig, num_edges_with_self_loops, num_stored_features
 from apgcn.nn.layers import MLP
 from apgcn.nn.operators import PageRank
 from apgcn.nn.propagation import FixedPropagation, PropagationOutput
@@ -22,29 +20,13 @@ from apgcn.ops.rng import RandomStream
 
 @dataclass(frozen=True)
 class APPNPConfig(ModelConfig):
-    """What can be chosen about APPNP; `edge_dropout` takes entries of the normalised matrix, anew at every step."""
+    """Hyperparameters of APPNP; `edge_dropout` is applied to the normalised matrix, with a new mask at every step."""
 
     name: ClassVar[str] = "appnp"
     title: ClassVar[str] = "APPNP"
     citation: ClassVar[str] = "Gasteiger et al., ICLR 2019"
     row_shardable: ClassVar[bool] = True
-    given: ClassVar[tuple[Preset, ...]] = (
-        protocol("published"),
-        Preset(
-            "published",
-            PPNP,
-            {"hidden_channels": 64, "dropout": 0.5, "edge_dropout": 0.5, "teleport": 0.1, "max_steps": 10, "l2": 0.005},
-        ),
-        Preset("published", PPNP, {"teleport": 0.2}, ("ms_academic",)),
-        protocol("paper", AMAZON_GRAPHS),
-        Preset(
-            "paper",
-            AP_GCN,
-            {"hidden_channels": 64, "dropout": 0.5, "edge_dropout": 0.5, "teleport": 0.2, "max_steps": 10, "l2": 0.0},
-            AMAZON_GRAPHS,
-        ),
-    )
-    memory_advice: ClassVar[str] = "make max_steps or hidden smaller"
+    memory_advice: ClassVar[str] = "make max_steps or hidden_channels smaller"
 
     hidden_channels: int = 64
     dropout: float = 0.5
@@ -58,41 +40,41 @@ class APPNPConfig(ModelConfig):
         for name in ("dropout", "edge_dropout", "teleport"):
             check_fraction(name, getattr(self, name))
 
-    def build(self, graph: DeviceGraph, rng: RandomStream) -> APPNP:
-        """A pack of networks for a graph, one per run of the noise."""
-        return APPNP(self, features=graph.num_features, classes=graph.classes, rng=rng)
+    def build(self, graph: DeviceGraph, rng: RandomStream) -> BatchedAPPNP:
+        """A batched model for a graph, one run per run of `rng`, which draws the initial weights."""
+        return BatchedAPPNP(self, in_channels=graph.num_features, out_channels=graph.num_classes, rng=rng)
 
     def floats_per_run(self, graph: Graph) -> int:
-        """About how many numbers one run of a pack keeps in memory while it trains."""
+        """Estimated number of floats in memory per run of a batch in training."""
         hidden = graph.num_nodes * self.hidden_channels
         states = (self.max_steps + 1) * graph.num_nodes * graph.num_classes
-        messages = self.max_steps * heard(graph)
+        messages = self.max_steps * num_edges_with_self_loops(graph)
         weights = graph.num_features * self.hidden_channels
-        return 8 * stored_features(graph) + 6 * hidden + 4 * states + 4 * messages + 8 * weights
+        return 8 * num_stored_features(graph) + 6 * hidden + 4 * states + 4 * messages + 8 * weights
 
 
-class APPNP(Network):
-    """A two-layer network at every node, then ten steps of personalised PageRank.
+class BatchedAPPNP(BatchedModel):
+    """A two-layer MLP at every node, then ten steps of personalised PageRank.
 
         z^0    = ReLU(X W_1 + b_1) W_2 + b_2                   dropout before each layer
         z^k    = (1 - teleport) A z^(k-1) + teleport z^0       fresh dropout of A at each step
         output = z^T
 
-    The network is AP-GCN's, biases included, so that the two differ in how they listen and in nothing else. l2 shrinks
-    W_1.
+    The MLP is AP-GCN's, biases included, so that the two models differ in their propagation only. l2 regularisation is
+    on W_1.
     """
 
-    def __init__(self, config: APPNPConfig, *, features: int, classes: int, rng: RandomStream):
+    def __init__(self, config: APPNPConfig, *, in_channels: int, out_channels: int, rng: RandomStream):
         super().__init__()
         self.config = config
-        self.predict = MLP(features, config.hidden_channels, classes, rate=config.dropout, rng=rng)
+        self.predict = MLP(in_channels, config.hidden_channels, out_channels, dropout=config.dropout, rng=rng)
         operator = PageRank(config.teleport, config.edge_dropout, renormalize=False)
         self.propagation = FixedPropagation(operator, steps=config.max_steps)
 
     def forward(self, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
-        """Logits of all nodes. With noise this is training, without it evaluation."""
+        """Logits (runs, nodes, classes) of all nodes; training with `rng`, evaluation without."""
         return self.propagation(self.predict(graph.features, rng), graph.adjacency, rng)
 
     def l2_parameters(self) -> Iterable[Tensor]:
-        """The weights that l2 regularisation shrinks: the first layer's."""
+        """The weights under l2 regularisation: the first layer's."""
         return (self.predict.first.weight,)

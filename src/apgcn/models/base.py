@@ -1,4 +1,4 @@
-"""What must a model offer to be trained here? Settings that build a network, and the network."""
+"""Base classes of all models: the hyperparameters, which build the model, and the run-batched model itself."""
 
 from __future__ import annotations
 
@@ -9,89 +9,97 @@ import numpy as np
 from torch import Tensor, nn
 
 from apgcn.data.graph import Graph
-from apgcn.models.presets import Preset
 from apgcn.nn.propagation import PropagationOutput
 from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.rng import RandomStream
 
 
-class Network(nn.Module):
-    """A pack of networks, all of whose parameters have a leading run axis.
+class BatchedModel(nn.Module):
+    """Base of the run-batched models: all parameters have a leading run axis, one run is a batch of one.
 
-    What most have in common stands here: listening costs nothing, and all weights learn on every epoch.
+    The defaults are those of most models: no propagation penalty, and all parameters are updated on every epoch.
     """
 
     def forward(self, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
-        """Logits, steps and remainders of all nodes. With noise this is training, without it evaluation."""
+        """Logits (runs, nodes, classes), steps and remainders of all nodes; training with `rng`, evaluation without."""
         raise NotImplementedError(f"{type(self).__name__} must have `forward`: docs/adding_a_model.md.")
 
-    def at(self, nodes: Tensor, graph: DeviceGraph, rng: RandomStream) -> PropagationOutput:
-        """`forward` in training, when only some nodes (runs, m) matter; what it gives for others is not looked at."""
+    def forward_nodes(self, nodes: Tensor, graph: DeviceGraph, rng: RandomStream) -> PropagationOutput:
+        """`forward` in training, when only some nodes (runs, m) are needed; values of other nodes are unspecified."""
         return self(graph, rng)
 
-    def penalties(self, outcome: PropagationOutput, nodes: Tensor) -> Tensor:
-        """What the objective adds for some nodes (runs, m), one value per run."""
+    def penalty_loss(self, outcome: PropagationOutput, nodes: Tensor) -> Tensor:
+        """The term that the model adds to the loss for some nodes (runs, m), one value per run."""
         return outcome.output.new_zeros(len(nodes))
 
     def l2_parameters(self) -> Iterable[Tensor]:
-        """The weights that l2 regularisation shrinks."""
-        raise NotImplementedError(f"{type(self).__name__} must have `decayed`: docs/adding_a_model.md.")
+        """The weights under l2 regularisation."""
+        raise NotImplementedError(f"{type(self).__name__} must have `l2_parameters`: docs/adding_a_model.md.")
 
     def is_trainable(self, parameter: nn.Parameter, epoch: int) -> bool:
-        """Whether a parameter moves on an epoch, counted from 1."""
+        """Whether a parameter is updated on an epoch, counted from 1."""
         return True
 
     @property
-    def cycle(self) -> int:
-        """After how many epochs the same parameters move again."""
+    def trainable_period(self) -> int:
+        """Period of `is_trainable` in epochs."""
         return 1
 
 
 class ModelConfig:
-    """What can be chosen about a model: the base of frozen dataclasses, each of which builds its network.
+    """Base of the model configurations: frozen dataclasses of hyperparameters, each of which builds its model.
 
-    A model without weights has, instead of `build`, a method `solve` that answers at once; see `btfp`.
+    A model without weights has, instead of `build`, a method `solve` that predicts without training; see `btfp`.
+    Values with their sources are in `presets`.
+
+    Each model estimates its memory by a formula, `floats_per_run` and the two after it. The batch size must be known
+    before anything is allocated, and be the same on every machine of its kind, whereas measuring would mean a training
+    epoch of each model on each graph, and on a CPU there is no counter of one run's peak; a test compares the formulas
+    with a profile.
     """
 
-    name: ClassVar[str]  # what users call the model
-    title: ClassVar[str]  # what a table calls it
-    citation: ClassVar[str]  # its paper
-    given: ClassVar[tuple[Preset, ...]]  # settings, and where each comes from
-    memory_advice: ClassVar[str] = "make hidden smaller"  # what to do when memory does not suffice
+    name: ClassVar[str]  # on the command line and in records
+    title: ClassVar[str]  # in tables
+    citation: ClassVar[str]  # the model's paper
+    memory_advice: ClassVar[str] = "make hidden_channels smaller"  # what to do when memory does not suffice
     has_weights: ClassVar[bool] = True  # it is trained from initial weights, run by run
-    row_shardable: ClassVar[bool] = False  # it can be trained where nobody has all rows of the graph, see `distributed`
+    has_fused_kernel: ClassVar[bool] = False  # its propagation has fused kernels, see `ops.kernels`
+    row_shardable: ClassVar[bool] = False  # it can be trained where no process has all rows, see `distributed`
 
     @property
     def max_steps(self) -> int:
-        """The most steps that a node can listen."""
+        """The largest number of propagation steps of a node."""
         raise NotImplementedError(f"{type(self).__name__} must have `max_steps`: docs/adding_a_model.md.")
 
-    def build(self, graph: DeviceGraph, rng: RandomStream) -> Network:
-        """A pack of networks for a graph, one per run of the noise, with initial weights drawn from it."""
+    def build(self, graph: DeviceGraph, rng: RandomStream) -> BatchedModel:
+        """A batched model for a graph, one run per run of `rng`, which draws the initial weights."""
         raise NotImplementedError(f"{type(self).__name__} must have `build`: docs/adding_a_model.md.")
 
     def solve(self, graph: DeviceGraph, train: Tensor) -> PropagationOutput:
-        """The answer of a model without weights for training nodes `train` of shape (runs, m)."""
+        """The prediction of a model without weights from training nodes `train` of shape (runs, m)."""
         raise NotImplementedError(f"{type(self).__name__} must have `solve`: docs/adding_a_model.md.")
 
     def floats_per_run(self, graph: Graph) -> int:
-        """About how many numbers one run of a pack keeps in memory while it trains."""
+        """Estimated number of floats in memory per run of a batch in training.
+
+        The factors count the copies that dropout, the backward pass and Adam make.
+        """
         raise NotImplementedError(f"{type(self).__name__} must have `floats_per_run`: docs/adding_a_model.md.")
 
-    def floats_saved(self, graph: Graph) -> int:
-        """About how many of these a run does not keep on a device that has loops written out: see `loops`."""
+    def floats_saved_by_kernels(self, graph: Graph) -> int:
+        """Estimated number of these that a run does not need where fused kernels are available."""
         return 0
 
     def floats_shared(self, graph: Graph) -> int:
-        """About how many more numbers a pack keeps, however many runs it has."""
+        """Estimated number of further floats of a batch, independent of the number of runs."""
         return 0
 
 
-def stored_features(graph: Graph) -> int:
-    """Values in the feature matrix, zeros of a sparse one not counted."""
+def num_stored_features(graph: Graph) -> int:
+    """Number of values in the feature matrix, zeros of a sparse one not counted."""
     return graph.num_nodes * graph.num_features if isinstance(graph.features, np.ndarray) else graph.features.nnz
 
 
-def heard(graph: Graph) -> int:
-    """Who hears whom, every node itself included."""
+def num_edges_with_self_loops(graph: Graph) -> int:
+    """Number of directed edges after a self-loop is added to each node: the stored values of its adjacency matrix."""
     return graph.num_directed_edges + graph.num_nodes

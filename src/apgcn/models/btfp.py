@@ -11,42 +11,32 @@ from torch.nn import functional
 
 from apgcn._utils.validation import check_fraction, check_int, check_number
 from apgcn.data.graph import Graph
-from apgcn.data.registry import AMAZON_GRAPHS
 from apgcn.errors import InvalidInput
-from apgcn.models.base import ModelConfig, heard
-from apgcn.models.presets import PPNP, Preset
+from apgcn.models.base import ModelConfig, num_edges_with_self_loops
 from apgcn.nn.operators import PageRank
 from apgcn.nn.propagation import FixedPropagation, PropagationOutput
 from apgcn.ops.device_graph import DeviceGraph
 
-VALIDATION = "not in the papers, as far as we know; ours, on validation seeds: scripts/ridge (cora as cora_ml)"
-TOLERANCE = 1e-6  # of what the equations of a round leave over, against their right side
+TOLERANCE = 1e-6  # of the residual of a round's equations, relative to their right-hand side
 MAX_ITERATIONS = 1000
-LOOK_EVERY = 10  # iterations: a look at what is left makes a GPU wait
-COLUMNS = 256  # of the features diffuse at once
+CHECK_INTERVAL = 10  # iterations between tests of convergence, each of which makes a GPU wait
+FEATURE_CHUNK = 256  # columns of the features that are propagated at once
 MIN_RIDGE, MAX_RIDGE = 1e-9, 1e9
 MAX_STEPS = 10_000
-UNKNOWN = -1000.0  # the score of a class that no training node has: never the highest
+ABSENT_CLASS_SCORE = -1000.0  # of a class that no training node has: never the highest
 
 
 @dataclass(frozen=True)
 class BtFPConfig(ModelConfig):
-    """What can be chosen about bootstrapped feature propagation.
+    """Hyperparameters of bootstrapped feature propagation.
 
-    `teleport` is the return probability and `max_steps` the number of steps of the diffusion; `rounds` of
-    self-training each add the share `growth` of all nodes; `ridge` is how much the classifier shrinks its weights.
+    `teleport` is the return probability and `max_steps` the number of steps of the diffusion; each of `rounds` of
+    self-training adds the fraction `growth` of all nodes; `ridge` is the classifier's l2 regularisation.
     """
 
     name: ClassVar[str] = "btfp"
     title: ClassVar[str] = "Bt.FP"
     citation: ClassVar[str] = "Buchnik and Cohen, SIGMETRICS 2018"
-    given: ClassVar[tuple[Preset, ...]] = (
-        Preset("published", PPNP, {"teleport": 0.2, "max_steps": 10, "rounds": 10, "growth": 0.1}),
-        Preset("published", VALIDATION, {"ridge": 1.0}),
-        Preset("published", VALIDATION, {"ridge": 10.0}, ("citeseer",)),
-        Preset("published", VALIDATION, {"ridge": 3.0}, ("ms_academic",)),
-        Preset("published", VALIDATION, {"ridge": 0.01}, ("pubmed", *AMAZON_GRAPHS)),
-    )
     memory_advice: ClassVar[str] = "give the graph fewer features"
     has_weights: ClassVar[bool] = False
 
@@ -57,8 +47,8 @@ class BtFPConfig(ModelConfig):
     ridge: float = 1.0
 
     def __post_init__(self) -> None:
-        check_int("max_steps", self.max_steps, most=MAX_STEPS)
-        check_int("rounds", self.rounds, least=0)
+        check_int("max_steps", self.max_steps, maximum=MAX_STEPS)
+        check_int("rounds", self.rounds, minimum=0)
         for name in ("teleport", "growth"):
             check_fraction(name, getattr(self, name))
         check_number("ridge", self.ridge, positive=True)
@@ -66,102 +56,106 @@ class BtFPConfig(ModelConfig):
             raise InvalidInput(f"ridge must be between {MIN_RIDGE:g} and {MAX_RIDGE:g}, got {self.ridge:g}.")
 
     def solve(self, graph: DeviceGraph, train: Tensor) -> PropagationOutput:
-        """The answer for training nodes `train` of shape (runs, m).
+        """The prediction from training nodes `train` of shape (runs, m).
 
             F     = the features, diffused: z^k = (1 - teleport) A z^(k-1) + teleport X, every row scaled to length 1
             W     = argmin |F W - Y|^2 over labelled nodes + ridge |W|^2          Y: 1 at the label, 0 elsewhere
-            then, `rounds` times: nodes without a label whose softmax(F W) has the lowest entropy get the class that it
-            names, `growth` n of them, shared among classes as the predictions are; and W anew
+            then, `rounds` times: the unlabelled nodes whose softmax(F W) has the lowest entropy are labelled with their
+            predicted class, `growth` n of them, distributed over the classes as the predictions are; and W is fitted
+            again
 
-        Nothing is drawn: a run depends on its split alone. Which nodes join is a matter of order, where a last digit
-        can decide; so all that follows the diffusion is in double precision, every run as far as if it were alone.
+        No random numbers are drawn: a run depends on its split alone. Which nodes are added depends on an order, which
+        the last digit can decide; so everything after the diffusion is in double precision, and each run iterates as
+        far as it would alone.
 
         Raises
         ------
         InvalidInput
             If the equations of a round cannot be solved.
         """
-        f = diffused(graph, teleport=self.teleport, steps=self.max_steps)
+        f = diffuse_features(graph, teleport=self.teleport, steps=self.max_steps)
         known = torch.full((len(train), len(f)), -1, device=f.device)
         known.scatter_(1, train, graph.labels[train])
-        absent = functional.one_hot(graph.labels[train], graph.classes).sum(1, keepdim=True) == 0  # (runs, 1, classes)
-        w = f.new_zeros(f.shape[1], len(train), graph.classes)
-        for round_number in range(self.rounds + 1):
+        absent = (
+            functional.one_hot(graph.labels[train], graph.num_classes).sum(1, keepdim=True) == 0
+        )  # (runs, 1, classes)
+        w = f.new_zeros(f.shape[1], len(train), graph.num_classes)
+        for round_index in range(self.rounds + 1):
             w = ridge_regression(f, known, w, strength=self.ridge)
             scores = (f @ w.flatten(1)).view(len(f), *w.shape[1:]).transpose(0, 1)  # (runs, nodes, classes)
-            scores = scores.masked_fill(absent, UNKNOWN)
-            if round_number < self.rounds:
-                known = grown(known, scores, growth=self.growth)
-        return PropagationOutput.everywhere(scores.to(graph.adjacency.weights), steps=self.max_steps)
+            scores = scores.masked_fill(absent, ABSENT_CLASS_SCORE)
+            if round_index < self.rounds:
+                known = add_confident_labels(known, scores, growth=self.growth)
+        return PropagationOutput.fixed_steps(scores.to(graph.adjacency.weights), steps=self.max_steps)
 
     def floats_per_run(self, graph: Graph) -> int:
-        """About how many numbers one run of a pack keeps in memory while it is solved."""
+        """Estimated number of floats in memory per run of a batch."""
         return 20 * (graph.num_nodes + graph.num_features) * graph.num_classes
 
     def floats_shared(self, graph: Graph) -> int:
-        """About how many more numbers a pack keeps: features, once single for diffusion and once double, and room."""
-        return (5 * graph.num_features + 6 * COLUMNS) * graph.num_nodes + heard(graph)
+        """Estimated number of further floats of a batch: features in single and in double precision, and buffers."""
+        return (5 * graph.num_features + 6 * FEATURE_CHUNK) * graph.num_nodes + num_edges_with_self_loops(graph)
 
 
-def diffused(graph: DeviceGraph, *, teleport: float, steps: int) -> Tensor:
-    """The features after so many steps of PageRank, each node's scaled to length 1; (nodes, features), double."""
+def diffuse_features(graph: DeviceGraph, *, teleport: float, steps: int) -> Tensor:
+    """The features after so many steps of PageRank, each row scaled to length 1; (nodes, features), double."""
     x = graph.features.to_dense()
-    diffuse = FixedPropagation(PageRank(teleport, edge_dropout=0.0), steps=steps)
+    propagation = FixedPropagation(PageRank(teleport, edge_dropout=0.0), steps=steps)
     f = torch.empty_like(x, dtype=torch.float64)
-    for columns, into in zip(x.split(COLUMNS, dim=1), f.split(COLUMNS, dim=1), strict=True):
-        into.copy_(diffuse(columns[None], graph.adjacency).output[0])
+    for chunk, diffused in zip(x.split(FEATURE_CHUNK, dim=1), f.split(FEATURE_CHUNK, dim=1), strict=True):
+        diffused.copy_(propagation(chunk[None], graph.adjacency).output[0])
     if not bool(f.isfinite().all()):
-        raise InvalidInput("features must be small enough to be summed over neighbours, got some that overflow.")
+        raise InvalidInput("features must be small enough to be summed over neighbours, got values that overflow.")
     return f.div_(f.norm(dim=1, keepdim=True).clamp(min=torch.finfo(f.dtype).tiny))
 
 
 def ridge_regression(f: Tensor, known: Tensor, w: Tensor, *, strength: float) -> Tensor:
-    """(F^T S F + strength I)^-1 F^T S Y, with S keeping labelled nodes, by conjugate gradients begun at w.
+    """(F^T S F + strength I)^-1 F^T S Y, with S selecting labelled nodes, by conjugate gradients started at w.
 
-    Every column, a class of a run, goes its own way and stands still once it is there.
+    Every column, a class of a run, has its own step size and is not updated after it has converged.
 
     Parameters
     ----------
     f : Tensor of shape (nodes, features)
     known : Tensor of shape (runs, nodes)
-        Classes, -1 for none.
+        Class of each node, -1 for an unlabelled one.
     w : Tensor of shape (features, runs, classes)
-        The runs stand side by side, so that every product is one wide one.
+        The runs are adjacent columns, so that all are computed in one product.
     """
     shape, w = w.shape, w.flatten(1)
     labelled = (known.T >= 0).repeat_interleave(shape[2], dim=1).to(f)  # (nodes, runs * classes)
     y = functional.one_hot(known.T.clamp(min=0), shape[2]).flatten(1) * labelled
-    right = f.T @ y
-    residual = right - f.T @ (labelled * (f @ w)) - strength * w
-    direction, size = residual, residual.square().sum(0)
-    enough = TOLERANCE**2 * right.square().sum(0)
+    rhs = f.T @ y
+    residual = rhs - f.T @ (labelled * (f @ w)) - strength * w
+    direction, squared_norm = residual, residual.square().sum(0)
+    threshold = TOLERANCE**2 * rhs.square().sum(0)
     for iteration in range(MAX_ITERATIONS + 1):
-        left = ~(size <= enough)  # what is not a number never gets there
-        if iteration % LOOK_EVERY == 0 and not bool(left.any()):
+        active = ~(squared_norm <= threshold)  # NaN never converges
+        if iteration % CHECK_INTERVAL == 0 and not bool(active.any()):
             return w.view(shape)
-        curved = f.T @ (labelled * (f @ direction)) + strength * direction
-        step = torch.where(left, size / (direction * curved).sum(0), 0)
+        product = f.T @ (labelled * (f @ direction)) + strength * direction
+        step = torch.where(active, squared_norm / (direction * product).sum(0), 0)
         w = w + step * direction
-        residual = residual - step * curved
-        size, before = residual.square().sum(0), size
-        direction = residual + torch.where(left, size / before, 0) * direction
+        residual = residual - step * product
+        squared_norm, previous = residual.square().sum(0), squared_norm
+        direction = residual + torch.where(active, squared_norm / previous, 0) * direction
     raise InvalidInput(
         f"Bt.FP's equations must be solved within {MAX_ITERATIONS} iterations, which ridge={strength:g} does not "
         "allow on this graph; make ridge larger."
     )
 
 
-def grown(known: Tensor, scores: Tensor, *, growth: float) -> Tensor:
-    """The known classes (runs, nodes) and, besides, those of the nodes whose prediction is most certain."""
-    surprise = functional.log_softmax(scores, dim=-1)
-    entropy = -(surprise.exp() * surprise).sum(-1)
+def add_confident_labels(known: Tensor, scores: Tensor, *, growth: float) -> Tensor:
+    """The known classes (runs, nodes), and the predicted classes of the nodes of lowest entropy."""
+    log_p = functional.log_softmax(scores, dim=-1)
+    entropy = -(log_p.exp() * log_p).sum(-1)
     predicted = scores.argmax(-1)
-    after = known.clone()
+    extended = known.clone()
     for label in range(scores.shape[-1]):
-        named = predicted == label
-        wanted = (growth * named.sum(1, keepdim=True)).round()  # growth n, times the share of the class
-        candidates = named & (known < 0)
+        in_class = predicted == label
+        count = (growth * in_class.sum(1, keepdim=True)).round()  # growth n, times the fraction of the class
+        candidates = in_class & (known < 0)
         order = entropy.masked_fill(~candidates, torch.inf).argsort(dim=1, stable=True)
-        place = order.argsort(dim=1)  # of every node, the most certain candidate first
-        after[candidates & (place < wanted)] = label
-    return after
+        rank = order.argsort(dim=1)  # of every node, the candidate with the lowest entropy first
+        extended[candidates & (rank < count)] = label
+    return extended

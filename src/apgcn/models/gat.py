@@ -11,38 +11,27 @@ from torch.nn import functional
 
 from apgcn._utils.validation import check_fraction, check_int
 from apgcn.data.graph import Graph
-from apgcn.data.registry import AMAZON_GRAPHS
-from apgcn.models.base import ModelConfig, Network, heard, stored_features
-from apgcn.models.presets import AP_GCN, PPNP, Preset, protocol
+from apgcn.models.base import BatchedModel, ModelConfig, num_edges_with_self_loops, num_stored_features
 from apgcn.nn.layers import dropout, glorot, zeros
 from apgcn.nn.propagation import PropagationOutput
 from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.rng import RandomStream
 from apgcn.ops.sparse import CSRStructure, SparseMatrix, edge_add, edge_softmax
 
-SLOPE = 0.2  # of the leaky ReLU below zero
+NEGATIVE_SLOPE = 0.2  # of the leaky ReLU
 
 
 @dataclass(frozen=True)
 class GATConfig(ModelConfig):
-    """What can be chosen about GAT: `heads` of `hidden` channels each in the first layer, one head in the second.
+    """Hyperparameters of GAT: `heads` of `hidden_channels` each in the first layer, one head in the second.
 
-    `dropout` is that of the layers' inputs and of the attention.
+    `dropout` is applied to the layers' inputs and to the attention coefficients.
     """
 
     name: ClassVar[str] = "gat"
     title: ClassVar[str] = "GAT"
     citation: ClassVar[str] = "Velickovic et al., ICLR 2018; settings of the PPNP paper"
-    given: ClassVar[tuple[Preset, ...]] = (
-        protocol("published"),
-        Preset("published", PPNP, {"heads": 8, "hidden_channels": 8, "dropout": 0.6, "l2": 0.01}),
-        protocol("paper", AMAZON_GRAPHS),
-        Preset("paper", AP_GCN, {"dropout": 0.5, "l2": 0.0}, AMAZON_GRAPHS),
-        Preset(
-            "paper", "as published; the AP-GCN paper says 64 units", {"heads": 8, "hidden_channels": 8}, AMAZON_GRAPHS
-        ),
-    )
-    memory_advice: ClassVar[str] = "make heads or hidden smaller"
+    memory_advice: ClassVar[str] = "make heads or hidden_channels smaller"
     max_steps: ClassVar[int] = 2
 
     heads: int = 8
@@ -54,71 +43,72 @@ class GATConfig(ModelConfig):
         check_int("hidden_channels", self.hidden_channels)
         check_fraction("dropout", self.dropout)
 
-    def build(self, graph: DeviceGraph, rng: RandomStream) -> GAT:
-        """A pack of networks for a graph, one per run of the noise."""
-        return GAT(self, features=graph.num_features, classes=graph.classes, rng=rng)
+    def build(self, graph: DeviceGraph, rng: RandomStream) -> BatchedGAT:
+        """A batched model for a graph, one run per run of `rng`, which draws the initial weights."""
+        return BatchedGAT(self, in_channels=graph.num_features, out_channels=graph.num_classes, rng=rng)
 
     def floats_per_run(self, graph: Graph) -> int:
-        """About how many numbers one run of a pack keeps in memory while it trains."""
+        """Estimated number of floats in memory per run of a batch in training."""
         width = self.heads * self.hidden_channels
-        messages = heard(graph) * (12 * self.heads + 3 * max(width, graph.num_classes) + 12)
+        messages = num_edges_with_self_loops(graph) * (12 * self.heads + 3 * max(width, graph.num_classes) + 12)
         states = 12 * graph.num_nodes * (width + graph.num_classes)
-        return 8 * stored_features(graph) + states + messages + 8 * graph.num_features * width
+        return 8 * num_stored_features(graph) + states + messages + 8 * graph.num_features * width
 
 
-class GAT(Network):
-    """Two layers, in each of which a node decides whom of its neighbours to hear how well.
+class BatchedGAT(BatchedModel):
+    """Two graph attention layers, which weight the in-neighbours of a node by learned coefficients.
 
-        H      = ELU(attend(X))          8 heads side by side, dropout of inputs and attention
-        output = attend(H)               one head
+        H      = ELU(attention(X))       8 heads, concatenated; dropout of inputs and attention
+        output = attention(H)            one head
 
-    l2 shrinks the first layer's map.
+    l2 regularisation is on the first layer's W.
     """
 
-    def __init__(self, config: GATConfig, *, features: int, classes: int, rng: RandomStream):
+    def __init__(self, config: GATConfig, *, in_channels: int, out_channels: int, rng: RandomStream):
         super().__init__()
         self.config = config
-        self.first = Attention(features, config.hidden_channels, heads=config.heads, rng=rng)
-        self.second = Attention(config.heads * config.hidden_channels, classes, heads=1, rng=rng)
+        self.first = Attention(in_channels, config.hidden_channels, heads=config.heads, rng=rng)
+        self.second = Attention(config.heads * config.hidden_channels, out_channels, heads=1, rng=rng)
 
     def forward(self, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
-        """Logits of all nodes. With noise this is training, without it evaluation."""
+        """Logits (runs, nodes, classes) of all nodes; training with `rng`, evaluation without."""
         structure, rate = graph.adjacency.structure, self.config.dropout
         h = functional.elu(self.first(dropout(graph.features, rate, rng), structure, rate, rng))
         output = self.second(dropout(h, rate, rng), structure, rate, rng)
-        return PropagationOutput.everywhere(output, steps=2)
+        return PropagationOutput.fixed_steps(output, steps=2)
 
     def l2_parameters(self) -> Iterable[Tensor]:
-        """The weights that l2 regularisation shrinks: the first layer's."""
+        """The weights under l2 regularisation: the first layer's."""
         return (self.first.w,)
 
 
 class Attention(nn.Module):
-    """One layer, for every head:
+    """One graph attention layer.
 
         g_i      = x_i W
-        e_ij     = LeakyReLU(own . g_i + other . g_j)         for every j that i hears, itself included
+        e_ij     = LeakyReLU(att_dst . g_i + att_src . g_j)   for every in-neighbour j of i, and j = i
         output_i = sum over j of softmax_j(e_ij) g_j + b
 
-    Edge weights have no say in it. The heads stand side by side in the output, (runs, nodes, heads * outputs).
+    for every head. Edge weights are not used. The heads are concatenated in the output, (runs, nodes, heads *
+    out_channels).
     """
 
-    def __init__(self, inputs: int, outputs: int, *, heads: int, rng: RandomStream):
+    def __init__(self, in_channels: int, out_channels: int, *, heads: int, rng: RandomStream):
         super().__init__()
         self.heads = heads
-        self.w, self.b = glorot(rng, inputs, heads * outputs), zeros(rng, 1, heads * outputs)
-        self.own, self.other = glorot(rng, heads, outputs), glorot(rng, heads, outputs)
+        self.w, self.b = glorot(rng, in_channels, heads * out_channels), zeros(rng, 1, heads * out_channels)
+        self.att_dst, self.att_src = glorot(rng, heads, out_channels), glorot(rng, heads, out_channels)
 
     def forward(
         self, x: Tensor | SparseMatrix, structure: CSRStructure, rate: float, rng: RandomStream | None
     ) -> Tensor:
         g = x @ self.w
         runs, nodes, _ = g.shape
-        g = g.view(runs, nodes, self.heads, -1).transpose(1, 2)  # (runs, heads, nodes, outputs)
-        own, other = ((g * part[:, :, None]).sum(-1).flatten(0, 1) for part in (self.own, self.other))
-        e = functional.leaky_relu(edge_add(structure, own, other), SLOPE)
-        attention = edge_softmax(structure, e)  # (runs * heads, entries)
+        g = g.view(runs, nodes, self.heads, -1).transpose(1, 2)  # (runs, heads, nodes, out_channels)
+        dst, src = ((g * att[:, :, None]).sum(-1).flatten(0, 1) for att in (self.att_dst, self.att_src))
+        e = functional.leaky_relu(edge_add(structure, dst, src), NEGATIVE_SLOPE)
+        attention = edge_softmax(structure, e)  # (runs * heads, nnz)
         if rng is not None and rate > 0:
             attention = attention * rng.dropout_mask(self.heads, structure.nnz, rate=rate).flatten(0, 1).to(attention)
-        said = SparseMatrix(structure, attention) @ g.flatten(0, 1)
-        return said.view(runs, self.heads, nodes, -1).transpose(1, 2).flatten(2) + self.b
+        aggregated = SparseMatrix(structure, attention) @ g.flatten(0, 1)
+        return aggregated.view(runs, self.heads, nodes, -1).transpose(1, 2).flatten(2) + self.b

@@ -1,4 +1,7 @@
-"""GCN: Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017."""
+"""GCN: Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017.
+
+V.GCN is the same model as first proposed: smaller, without edge dropout, stopped early.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,7 @@ from torch import Tensor
 
 from apgcn._utils.validation import check_fraction, check_int
 from apgcn.data.graph import Graph
-from apgcn.data.registry import AMAZON_GRAPHS
-from apgcn.models.base import ModelConfig, Network, heard, stored_features
-from apgcn.models.presets import AP_GCN, PPNP, Preset, protocol
+from apgcn.models.base import BatchedModel, ModelConfig, num_edges_with_self_loops, num_stored_features
 from apgcn.nn.layers import dropout, glorot, zeros
 from apgcn.nn.operators import dropped_matrices
 from apgcn.nn.propagation import PropagationOutput
@@ -22,17 +23,11 @@ from apgcn.ops.rng import RandomStream
 
 @dataclass(frozen=True)
 class GCNConfig(ModelConfig):
-    """What can be chosen about a GCN of two layers; `edge_dropout` takes entries of the normalised matrix."""
+    """Hyperparameters of a GCN of two layers; `edge_dropout` is applied to entries of the normalised matrix."""
 
     name: ClassVar[str] = "gcn"
     title: ClassVar[str] = "GCN"
     citation: ClassVar[str] = "Kipf and Welling, ICLR 2017; settings of the PPNP paper"
-    given: ClassVar[tuple[Preset, ...]] = (
-        protocol("published"),
-        Preset("published", PPNP, {"hidden_channels": 64, "dropout": 0.5, "edge_dropout": 0.5, "l2": 0.02}),
-        protocol("paper", AMAZON_GRAPHS),
-        Preset("paper", AP_GCN, {"hidden_channels": 64, "dropout": 0.5, "edge_dropout": 0.5, "l2": 0.0}, AMAZON_GRAPHS),
-    )
     max_steps: ClassVar[int] = 2
     row_shardable: ClassVar[bool] = True
 
@@ -45,50 +40,63 @@ class GCNConfig(ModelConfig):
         check_fraction("dropout", self.dropout)
         check_fraction("edge_dropout", self.edge_dropout)
 
-    def build(self, graph: DeviceGraph, rng: RandomStream) -> GCN:
-        """A pack of networks for a graph, one per run of the noise."""
-        return GCN(self, features=graph.num_features, classes=graph.classes, rng=rng)
+    def build(self, graph: DeviceGraph, rng: RandomStream) -> BatchedGCN:
+        """A batched model for a graph, one run per run of `rng`, which draws the initial weights."""
+        return BatchedGCN(self, in_channels=graph.num_features, out_channels=graph.num_classes, rng=rng)
 
     def floats_per_run(self, graph: Graph) -> int:
-        """About how many numbers one run of a pack keeps in memory while it trains."""
+        """Estimated number of floats in memory per run of a batch in training."""
         hidden = graph.num_nodes * self.hidden_channels
         weights = graph.num_features * self.hidden_channels
-        answers = 12 * graph.num_nodes * graph.num_classes
-        return 16 * stored_features(graph) + 10 * hidden + answers + 10 * heard(graph) + 8 * weights
+        logits = 12 * graph.num_nodes * graph.num_classes
+        edges = 10 * num_edges_with_self_loops(graph)
+        return 16 * num_stored_features(graph) + 10 * hidden + logits + edges + 8 * weights
 
 
-class GCN(Network):
-    """Two layers, each mapping every node and then averaging over its neighbours.
+@dataclass(frozen=True)
+class VGCNConfig(GCNConfig):
+    """Hyperparameters of a GCN as first published; the model is the same."""
 
-        H      = ReLU(A X W_1 + b_1)        dropout of the inputs and of entries of A, anew in each layer
+    name: ClassVar[str] = "vgcn"
+    title: ClassVar[str] = "V.GCN"
+    citation: ClassVar[str] = "Kipf and Welling, ICLR 2017"
+
+    hidden_channels: int = 16
+    edge_dropout: float = 0.0
+
+
+class BatchedGCN(BatchedModel):
+    """Two graph convolutions.
+
+        H      = ReLU(A X W_1 + b_1)        dropout of the inputs and of entries of A, a new mask in each layer
         output = A H W_2 + b_2
 
-    A = D^-1/2 (A + I) D^-1/2; l2 shrinks W_1.
+    A = D^-1/2 (A + I) D^-1/2; l2 regularisation is on W_1.
 
     Parameters
     ----------
-    settings : GCNSettings
-    features, classes : int
-        Width of X and of the output.
-    noise : Noise
+    config : GCNConfig
+    in_channels, out_channels : int
+        Columns of X and of the output.
+    rng : RandomStream
         Draws the initial weights.
     """
 
-    def __init__(self, config: GCNConfig, *, features: int, classes: int, rng: RandomStream):
+    def __init__(self, config: GCNConfig, *, in_channels: int, out_channels: int, rng: RandomStream):
         super().__init__()
         self.config = config
-        self.w_1, self.b_1 = glorot(rng, features, config.hidden_channels), zeros(rng, 1, config.hidden_channels)
-        self.w_2, self.b_2 = glorot(rng, config.hidden_channels, classes), zeros(rng, 1, classes)
+        self.w_1, self.b_1 = glorot(rng, in_channels, config.hidden_channels), zeros(rng, 1, config.hidden_channels)
+        self.w_2, self.b_2 = glorot(rng, config.hidden_channels, out_channels), zeros(rng, 1, out_channels)
 
     def forward(self, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
-        """Logits of all nodes. With noise this is training, without it evaluation."""
+        """Logits (runs, nodes, classes) of all nodes; training with `rng`, evaluation without."""
         rate = self.config.dropout
         a_1, a_2 = dropped_matrices(graph.adjacency.normalized, self.config.edge_dropout, steps=2, rng=rng)
         x = dropout(graph.features, rate, rng)
         h = (a_1 @ (x @ self.w_1) + self.b_1).relu()
         output = a_2 @ (dropout(h, rate, rng) @ self.w_2) + self.b_2
-        return PropagationOutput.everywhere(output, steps=2)
+        return PropagationOutput.fixed_steps(output, steps=2)
 
     def l2_parameters(self) -> Iterable[Tensor]:
-        """The weights that l2 regularisation shrinks: the first layer's."""
+        """The weights under l2 regularisation: the first layer's."""
         return (self.w_1,)

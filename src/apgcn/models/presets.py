@@ -1,110 +1,270 @@
-"""Where does a setting come from? Three kinds of settings, which are never mixed."""
+"""Hyperparameter presets of every model, each value with its source.
+
+A preset is a named set of hyperparameters that somebody chose for a model, perhaps for some graphs only. There are
+three names, and values of one are never mixed with values of another:
+
+* "published": as the model's own paper or the PPNP paper gave them;
+* "paper": as the AP-GCN paper states that its authors ran the model, or treated a graph;
+* "tuned": ours, found on validation seeds or copied from a related model.
+
+Where such a source leaves a value open, one of ours fills the gap, and `source` states so. `PRESETS` has them by model
+name; `presets_for` and `preset_values` look them up for a graph.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 from apgcn.data.registry import AMAZON_GRAPHS
 from apgcn.errors import InvalidInput, UnknownName
 
-Kind = Literal["paper", "published", "tuned"]
-KINDS: tuple[str, ...] = get_args(Kind)
+PresetName = Literal["paper", "published", "tuned"]
+PRESET_NAMES: tuple[str, ...] = get_args(PresetName)
 
 AP_GCN = "AP-GCN paper, Section V"
+AP_GCN_SCRIPT = "the authors' script, see docs/paper_vs_code.md"
 PPNP = "PPNP paper (Gasteiger et al., ICLR 2019), to the best of our knowledge"
+KIPF = "Kipf and Welling, ICLR 2017, who compared it with their GCN (order 3)"
+SPEKTRAL = "the authors' example in their library spektral (citation graphs), where l2 adds l2 |W|^2, here half of it"
+ARMA_SEARCH = "not in the AP-GCN paper; ours, on validation seeds: results/tuning"
+RIDGE_SEARCH = "not in the papers, as far as we know; ours, on validation seeds: scripts/ridge (cora as cora_ml)"
 
 
-TEXT = {
+@dataclass(frozen=True)
+class Preset:
+    """Hyperparameters that one source gives for a model.
+
+    Parameters
+    ----------
+    name : "published", "paper" or "tuned"
+    source : str
+        Where the values are written.
+    values : mapping
+        Hyperparameters by name, of the model and of its training.
+    datasets : tuple of str
+        The graphs that they are for; empty for all graphs.
+    """
+
+    name: PresetName
+    source: str
+    values: Mapping[str, Any]
+    datasets: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.name not in PRESET_NAMES:
+            raise UnknownName("preset", self.name, PRESET_NAMES)
+
+    def applies_to(self, dataset: str) -> bool:
+        """Whether the values are for this graph."""
+        return not self.datasets or dataset in self.datasets
+
+
+class SourcedValue(NamedTuple):
+    """A hyperparameter's value, and where it comes from."""
+
+    value: Any
+    source: str
+
+
+def presets_for(model: str, dataset: str) -> list[str]:
+    """Names of the presets that a model has for a graph.
+
+    The first is the default, the one behind the paper's tables: what its authors ran where they ran the model
+    themselves, and otherwise what was published with the numbers that they copied.
+    """
+    available = {preset.name for preset in _model_presets(model) if preset.applies_to(dataset)}
+    return [name for name in PRESET_NAMES if name in available]
+
+
+def preset_values(model: str, dataset: str, preset: str | None = None) -> dict[str, SourcedValue]:
+    """Hyperparameters of one preset of a model for a graph, by name; by default the preset behind the paper's tables.
+
+    Raises
+    ------
+    UnknownName, InvalidInput
+        If there is no such preset, or the model has no values of it for this graph.
+    """
+    available = presets_for(model, dataset)
+    if preset is not None and preset not in PRESET_NAMES:
+        raise UnknownName("preset", preset, PRESET_NAMES)
+    if preset is not None and preset not in available:
+        raise InvalidInput(f"{model} has no {preset} preset for {dataset}; available: {', '.join(available)}.")
+    selected = preset or available[0]
+    return {
+        name: SourcedValue(value, part.source)
+        for part in _model_presets(model)
+        if part.name == selected and part.applies_to(dataset)
+        for name, value in part.values.items()  # a later part overrides an earlier one
+    }
+
+
+def _model_presets(model: str) -> tuple[Preset, ...]:
+    try:
+        return PRESETS[model]
+    except (KeyError, TypeError):  # TypeError: an unhashable name
+        raise UnknownName("model", model, PRESETS) from None
+
+
+# How models are trained unless their own preset differs: the protocol of the PPNP paper, which the AP-GCN paper
+# adopted. The published numbers come from the PPNP paper's code, which resets patience more often than its text states.
+PROTOCOL_TEXT = {
     "learning_rate": 0.01,
     "patience": 100,
     "max_epochs": 10_000,
     "monitor": "stopping",
     "early_stop_mode": "either",
 }
-PROGRAM = {**TEXT, "monitor": "regularised", "early_stop_mode": "tie"}
+PROTOCOL_CODE = {**PROTOCOL_TEXT, "monitor": "regularised", "early_stop_mode": "tie"}
+
+PUBLISHED_PROTOCOL = Preset("published", "program of the PPNP paper (github.com/gasteigerjo/ppnp)", PROTOCOL_CODE)
+PAPER_PROTOCOL = Preset("paper", f"protocol of the {PPNP}", PROTOCOL_TEXT)
+AMAZON_PROTOCOL = Preset("paper", PAPER_PROTOCOL.source, PROTOCOL_TEXT, AMAZON_GRAPHS)
 
 
-@dataclass(frozen=True)
-class Preset:
-    """Settings that somebody chose for a model.
-
-    Parameters
-    ----------
-    kind : "published", "paper" or "tuned"
-        As the model's own paper or the PPNP paper gave them; as the AP-GCN paper says that its authors ran the model,
-        or treated a graph; or ours, found on validation seeds or taken over from a relative. Where such a source leaves
-        a value open, ours fills the gap, and `source` says so.
-    source : str
-        Where that is written.
-    values : settings by name, of the model and of its training
-    datasets : names
-        The graphs that they are for; all, if none is named.
-    """
-
-    kind: Kind
-    source: str
-    values: Mapping[str, Any]
-    datasets: tuple[str, ...] = field(default=())
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise UnknownName("kind of settings", self.kind, KINDS)
-
-    def is_for(self, dataset: str) -> bool:
-        return not self.datasets or dataset in self.datasets
-
-
-def protocol(kind: Kind, datasets: tuple[str, ...] = ()) -> Preset:
-    """How everything is trained, unless a model says otherwise: the protocol of the PPNP paper, which AP-GCN's took.
-
-    The published numbers come from the PPNP paper's program, which keeps patience a little longer than the text says.
-    """
-    if kind == "published":
-        return Preset(kind, "program of the PPNP paper (github.com/gasteigerjo/ppnp)", PROGRAM, datasets)
-    return Preset(kind, f"protocol of the {PPNP}", TEXT, datasets)
-
-
-def as_on_amazon(values: Mapping[str, Any]) -> tuple[Preset, Preset]:
-    """The paper's way with the Amazon graphs, no l2, for a model that its authors did not run there."""
+def amazon_without_l2(values: Mapping[str, Any]) -> tuple[Preset, Preset]:
+    """The AP-GCN paper's choices for the Amazon graphs, no l2, for a model that its authors did not run there."""
     source = "as the AP-GCN paper did on Amazon, though not with this model"
-    return protocol("paper", AMAZON_GRAPHS), Preset("paper", source, {**values, "l2": 0.0}, AMAZON_GRAPHS)
+    return AMAZON_PROTOCOL, Preset("paper", source, {**values, "l2": 0.0}, AMAZON_GRAPHS)
 
 
-class Sourced(NamedTuple):
-    """A value, and where it comes from."""
+def _apgcn(name: PresetName, prefix: str = "") -> tuple[Preset, ...]:
+    """AP-GCN's values as the presets `name`.
 
-    value: Any
-    source: str
-
-
-def presets_for(model: Any, dataset: str) -> list[str]:
-    """The kinds of settings that a model (its class of settings) has for a graph.
-
-    The first is the one behind the paper's tables: what its authors ran where they ran the model themselves, and
-    otherwise what was published with the numbers that they copied.
+    The AP-GCN paper being the model's own, its values are both the "paper" and the "published" preset; models derived
+    from AP-GCN take them as "tuned", with a prefix to the source.
     """
-    return [kind for kind in KINDS if any(one.kind == kind and one.is_for(dataset) for one in model.given)]
+    architecture = {"hidden_channels": 64, "dropout": 0.5, "edge_dropout": 0.5, "max_steps": 10, "halting_interval": 5}
+    training = {"learning_rate": 0.01, "l2": 0.008, "z0_dropout": 0.0, "update_dropout": 0.0}
+    script_on_amazon = {"z0_dropout": 0.5, "update_dropout": 0.5, "monitor": "training"}
+    table_4 = f"{prefix}AP-GCN paper, Table IV"
+    return (
+        Preset(name, f"{prefix}{PAPER_PROTOCOL.source}", PROTOCOL_TEXT),
+        Preset(name, f"{prefix}{AP_GCN}", {**architecture, **training}),
+        Preset(name, f"{prefix}{AP_GCN_SCRIPT}", {"epsilon": 0.01, "freeze_halted": False}),
+        Preset(name, table_4, {"penalty": 0.001}, ("citeseer", "pubmed")),
+        Preset(name, table_4, {"penalty": 0.005}, ("cora_ml",)),
+        Preset(name, f"{prefix}not in the paper: as for Cora-ML", {"penalty": 0.005}, ("cora",)),
+        Preset(name, table_4, {"penalty": 0.05}, ("ms_academic", *AMAZON_GRAPHS)),
+        Preset(name, f"{prefix}{AP_GCN}", {"l2": 0.0}, AMAZON_GRAPHS),
+        Preset(name, f"{prefix}{AP_GCN_SCRIPT}", script_on_amazon, AMAZON_GRAPHS),
+    )
 
 
-def preset_values(model: Any, dataset: str, kind: str | None = None) -> dict[str, Sourced]:
-    """A model's settings of one kind for a graph, by name; without a kind, those behind the paper's tables.
+APGCN_PRESETS = (*_apgcn("paper"), *_apgcn("published"))
+ADAPTIVE_PAGERANK_PRESETS = (
+    *_apgcn("tuned", prefix="AP-GCN's, not searched: "),
+    Preset("tuned", "APPNP's, not searched", {"teleport": 0.1}),
+    Preset("tuned", "APPNP's, not searched", {"teleport": 0.2}, ("ms_academic", *AMAZON_GRAPHS)),
+)
 
-    Raises
-    ------
-    UnknownName, InvalidInput
-        If there is no such kind, or the model has none of it for this graph.
-    """
-    there = presets_for(model, dataset)
-    if kind is not None and kind not in KINDS:
-        raise UnknownName("kind of settings", kind, KINDS)
-    if kind is not None and kind not in there:
-        raise InvalidInput(f"{model.name} has no {kind} settings for {dataset}; there are {' and '.join(there)} ones.")
-    wanted = kind or there[0]
-    return {
-        name: Sourced(value, one.source)
-        for one in model.given
-        if one.kind == wanted and one.is_for(dataset)
-        for name, value in one.values.items()  # a later one has the last word
-    }
+VGCN_PRESETS = (
+    PUBLISHED_PROTOCOL,
+    Preset(
+        "published",
+        PPNP,
+        {
+            "hidden_channels": 16,
+            "dropout": 0.5,
+            "edge_dropout": 0.0,
+            "l2": 5e-4,
+            "early_stop_mode": "loss",
+            "patience": 10,
+            "max_epochs": 200,
+        },
+    ),
+)
+
+GCN_SIZE = {"hidden_channels": 64, "dropout": 0.5, "edge_dropout": 0.5}
+GCN_PRESETS = (
+    PUBLISHED_PROTOCOL,
+    Preset("published", PPNP, {**GCN_SIZE, "l2": 0.02}),
+    AMAZON_PROTOCOL,
+    Preset("paper", AP_GCN, {**GCN_SIZE, "l2": 0.0}, AMAZON_GRAPHS),
+)
+
+NGCN_SIZE = {"hidden_channels": 16, "heads": 4, "min_power": 0, "max_power": 4, "dropout": 0.5}
+NGCN_PRESETS = (
+    PUBLISHED_PROTOCOL,
+    Preset("published", PPNP, {**NGCN_SIZE, "l2": 1e-5}),
+    *amazon_without_l2(NGCN_SIZE),
+)
+
+GAT_PRESETS = (
+    PUBLISHED_PROTOCOL,
+    Preset("published", PPNP, {"heads": 8, "hidden_channels": 8, "dropout": 0.6, "l2": 0.01}),
+    AMAZON_PROTOCOL,
+    Preset("paper", AP_GCN, {"dropout": 0.5, "l2": 0.0}, AMAZON_GRAPHS),
+    Preset("paper", "as published; the AP-GCN paper has 64 units", {"heads": 8, "hidden_channels": 8}, AMAZON_GRAPHS),
+)
+
+JK_SIZE = {"layers": 3, "hidden_channels": 64, "dropout": 0.5, "edge_dropout": 0.0}
+JK_PRESETS = (
+    PUBLISHED_PROTOCOL,
+    Preset("published", PPNP, {**JK_SIZE, "l2": 1e-3}),
+    *amazon_without_l2(JK_SIZE),
+)
+
+BTFP_PRESETS = (
+    Preset("published", PPNP, {"teleport": 0.2, "max_steps": 10, "rounds": 10, "growth": 0.1}),
+    Preset("published", RIDGE_SEARCH, {"ridge": 1.0}),
+    Preset("published", RIDGE_SEARCH, {"ridge": 10.0}, ("citeseer",)),
+    Preset("published", RIDGE_SEARCH, {"ridge": 3.0}, ("ms_academic",)),
+    Preset("published", RIDGE_SEARCH, {"ridge": 0.01}, ("pubmed", *AMAZON_GRAPHS)),
+)
+
+PPNP_SIZE = {"hidden_channels": 64, "dropout": 0.5, "matrix_dropout": 0.5}
+PPNP_PRESETS = (
+    PUBLISHED_PROTOCOL,
+    Preset("published", PPNP, {**PPNP_SIZE, "teleport": 0.1, "l2": 0.005}),
+    Preset("published", PPNP, {"teleport": 0.2}, ("ms_academic",)),
+    *amazon_without_l2({**PPNP_SIZE, "teleport": 0.2}),
+)
+
+APPNP_SIZE = {"hidden_channels": 64, "dropout": 0.5, "edge_dropout": 0.5}
+APPNP_PRESETS = (
+    PUBLISHED_PROTOCOL,
+    Preset("published", PPNP, {**APPNP_SIZE, "teleport": 0.1, "max_steps": 10, "l2": 0.005}),
+    Preset("published", PPNP, {"teleport": 0.2}, ("ms_academic",)),
+    AMAZON_PROTOCOL,
+    Preset("paper", AP_GCN, {**APPNP_SIZE, "teleport": 0.2, "max_steps": 10, "l2": 0.0}, AMAZON_GRAPHS),
+)
+
+ARMA_PRESETS = (
+    PUBLISHED_PROTOCOL,
+    Preset(
+        "published",
+        SPEKTRAL,
+        {"hidden_channels": 16, "stacks": 2, "depth": 1, "dropout": 0.5, "skip_dropout": 0.75, "l2": 1e-4},
+    ),
+    PAPER_PROTOCOL,
+    Preset("paper", AP_GCN, {"hidden_channels": 64, "dropout": 0.5}),
+    Preset("paper", f"{AP_GCN}, which states it of AP-GCN", {"l2": 0.008}),
+    Preset("paper", AP_GCN, {"l2": 0.0}, AMAZON_GRAPHS),
+    Preset("paper", ARMA_SEARCH, {"stacks": 1, "depth": 1}),
+    Preset("paper", "not in the AP-GCN paper; ours, not searched", {"skip_dropout": 0.5}),
+)
+
+CHEB_SIZE = {"hidden_channels": 16, "order": 3, "dropout": 0.5}
+CHEB_PRESETS = (
+    PUBLISHED_PROTOCOL,
+    Preset("published", KIPF, {**CHEB_SIZE, "l2": 5e-4}),
+    *amazon_without_l2(CHEB_SIZE),
+)
+
+PRESETS: Mapping[str, tuple[Preset, ...]] = {
+    "apgcn": APGCN_PRESETS,
+    "vgcn": VGCN_PRESETS,
+    "gcn": GCN_PRESETS,
+    "ngcn": NGCN_PRESETS,
+    "gat": GAT_PRESETS,
+    "jk": JK_PRESETS,
+    "btfp": BTFP_PRESETS,
+    "ppnp": PPNP_PRESETS,
+    "appnp": APPNP_PRESETS,
+    "arma": ARMA_PRESETS,
+    "cheb": CHEB_PRESETS,
+    "ap-appnp": ADAPTIVE_PAGERANK_PRESETS,
+    "ap-arma": ADAPTIVE_PAGERANK_PRESETS,
+}

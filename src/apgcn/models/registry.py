@@ -1,4 +1,7 @@
-"""Which models are there? A new one is a file beside this one, and a line here: docs/adding_a_model.md."""
+"""Registry of the models. A new one is a file beside this one, a line in `CONFIGS`, and its presets.
+
+The recipe is docs/adding_a_model.md.
+"""
 
 from __future__ import annotations
 
@@ -16,39 +19,41 @@ from apgcn.models.base import ModelConfig
 from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.rng import RandomStream
 
-FILES = {  # and the class of settings in each
-    "apgcn": "APGCNConfig",
-    "vgcn": "VGCNConfig",
-    "gcn": "GCNConfig",
-    "ngcn": "NGCNConfig",
-    "gat": "GATConfig",
-    "jk": "JKConfig",
-    "btfp": "BtFPConfig",
-    "ppnp": "PPNPConfig",
-    "appnp": "APPNPConfig",
-    "arma": "ARMAConfig",
-    "cheb": "ChebConfig",
-    "ap_appnp": "APAPPNPConfig",
-    "ap_arma": "APARMAConfig",
+CONFIGS = {  # class: its module
+    "APGCNConfig": "apgcn",
+    "VGCNConfig": "gcn",
+    "GCNConfig": "gcn",
+    "NGCNConfig": "ngcn",
+    "GATConfig": "gat",
+    "JKConfig": "jk",
+    "BtFPConfig": "btfp",
+    "PPNPConfig": "ppnp",
+    "APPNPConfig": "appnp",
+    "ARMAConfig": "arma",
+    "ChebConfig": "cheb",
+    "APAPPNPConfig": "ap_variants",
+    "APARMAConfig": "ap_variants",
 }
 
-_SETTINGS = [getattr(import_module(f"apgcn.models.{file}"), kind) for file, kind in FILES.items()]
+_CLASSES = [getattr(import_module(f"apgcn.models.{module}"), name) for name, module in CONFIGS.items()]
 
-MODELS: Mapping[str, Any] = MappingProxyType({config.name: config for config in _SETTINGS})
+MODELS: Mapping[str, Any] = MappingProxyType({config.name: config for config in _CLASSES})
 
 
 def config_class(model: str) -> Any:
-    """The class that holds what can be chosen about a model."""
+    """The configuration class of a model, by name."""
     try:
         return MODELS[model]
-    except (KeyError, TypeError):  # the latter for what cannot be a name
+    except (KeyError, TypeError):  # TypeError: an unhashable name
         raise UnknownName("model", model, MODELS) from None
 
 
 def count_weights(config: ModelConfig, *, features: int, classes: int) -> int:
-    """How many numbers one network learns on a graph with so many features and classes."""
+    """Number of learned parameters of one model on a graph with so many features and classes."""
     if not config.has_weights:
         return 0
     node = Graph(sparse.csr_matrix((1, 1)), features=sparse.csr_matrix((1, features)), labels=np.array([classes - 1]))
-    network = config.build(DeviceGraph.of(node), RandomStream([0]))  # weights do not depend on how many nodes there are
-    return sum(weight.numel() for weight in network.parameters())
+    model = config.build(
+        DeviceGraph.from_graph(node), RandomStream([0])
+    )  # the weights do not depend on the number of nodes
+    return sum(weight.numel() for weight in model.parameters())

@@ -1,4 +1,4 @@
-"""In which forms are edges given, and how is a sum over them taken?"""
+"""One GCN propagation step on (x, edge_index), and the forms of edges that it accepts."""
 
 from __future__ import annotations
 
@@ -10,21 +10,66 @@ from apgcn._utils.validation import check_fraction
 from apgcn.errors import InvalidInput
 
 
-def as_edges(edge_index: Tensor, edge_weight: Tensor | None, *, nodes: int) -> tuple[Tensor, Tensor]:
-    """Sources and targets (2, edges) and weights (edges,), 1 where none are given.
+class GCNPropagation(nn.Module):
+    """The propagation step of a GCN (Kipf and Welling, 2017), the paper's equation 3 without weights.
 
-    A `torch.sparse` matrix is taken as PyTorch Geometric takes it: row i lists the nodes that i hears.
+        z' = D^-1/2 (A + I) D^-1/2 z,    D the row sums of A + I
+
+    Parameters
+    ----------
+    dropout : float
+        In training, each edge is dropped with this probability before the row sums are taken; a self-loop is never
+        dropped.
+
+    Shapes
+    ------
+    x : (..., nodes, channels)
+    edge_index : (2, edges), or a `torch.sparse` matrix (nodes, nodes) whose row i lists the in-neighbours of i
+    edge_weight : (edges,), optional
+
+    Examples
+    --------
+    >>> edge_index = torch.tensor([[0, 1], [1, 0]])
+    >>> GCNPropagation()(torch.tensor([[1.0], [3.0]]), edge_index).flatten().tolist()
+    [2.0, 2.0]
+    """
+
+    def __init__(self, dropout: float = 0.0):
+        super().__init__()
+        check_fraction("dropout", dropout)
+        self.dropout = dropout
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        num_nodes = x.shape[-2]
+        edge_index, weight = to_edge_index(edge_index, edge_weight, num_nodes=num_nodes)
+        source, target = edge_index[0], edge_index[1]
+        weight = functional.dropout(weight * (source != target), self.dropout, training=self.training)
+        self_loop_weight = torch.full(
+            (num_nodes,), 1 / (1 - self.dropout) if self.training else 1.0, device=x.device, dtype=weight.dtype
+        )
+        scale = self_loop_weight.index_add(0, target, weight).rsqrt()
+        normalized = scale[source] * weight * scale[target]
+        return aggregate(x, edge_index, normalized) + (self_loop_weight * scale.square()).to(x.dtype)[:, None] * x
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}(dropout={self.dropout})"
+
+
+def to_edge_index(edge_index: Tensor, edge_weight: Tensor | None, *, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """Sources and targets (2, edges) and weights (edges,), 1 by default.
+
+    A `torch.sparse` matrix is read as in PyTorch Geometric: row i lists the in-neighbours of i.
     """
     if edge_index.layout != torch.strided:
         if edge_weight is not None:
-            raise InvalidInput("edge_weight must not be given beside a sparse matrix, which has weights of its own.")
-        if edge_index.shape != (nodes, nodes):
-            raise InvalidInput(f"the sparse matrix must be {nodes} x {nodes}, got {tuple(edge_index.shape)}.")
+            raise InvalidInput("edge_weight must be None beside a sparse matrix, whose values are the weights.")
+        if edge_index.shape != (num_nodes, num_nodes):
+            raise InvalidInput(f"the sparse matrix must be {num_nodes} x {num_nodes}, got {tuple(edge_index.shape)}.")
         coo = edge_index.to_sparse_coo().coalesce()
         return coo.indices().flip(0), coo.values()
     if edge_index.ndim != 2 or len(edge_index) != 2 or edge_index.dtype != torch.int64:
         raise InvalidInput(
-            f"edge_index must hold whole numbers (int64) of shape (2, edges), got {edge_index.dtype} of shape "
+            f"edge_index must hold integers (int64) of shape (2, edges), got {edge_index.dtype} of shape "
             f"{tuple(edge_index.shape)}."
         )
     if edge_weight is None:
@@ -38,43 +83,8 @@ def as_edges(edge_index: Tensor, edge_weight: Tensor | None, *, nodes: int) -> t
     return edge_index, edge_weight
 
 
-def gathered(x: Tensor, edge_index: Tensor, weight: Tensor) -> Tensor:
-    """The weighted sum of what every node hears; x is (..., nodes, channels)."""
+def aggregate(x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+    """Weighted sum over the in-neighbours of every node; x is (..., nodes, channels)."""
     source, target = edge_index[0], edge_index[1]
-    messages = weight.to(x.dtype)[:, None] * x.index_select(-2, source)
+    messages = edge_weight.to(x.dtype)[:, None] * x.index_select(-2, source)
     return torch.zeros_like(x).index_add(-2, target, messages)
-
-
-class NormalizedPropagation(nn.Module):
-    """One step of the paper's listening, equation 3 without weights.
-
-        z' = D^-1/2 (A + I) D^-1/2 z,    D the row sums of A + I
-
-    While training, each edge is dropped with probability `dropout` before the row sums are taken; a node always hears
-    itself.
-
-    Shapes
-    ------
-    x : (..., nodes, channels)
-    edge_index : (2, edges), or a `torch.sparse` matrix (nodes, nodes) whose row i lists the nodes that i hears
-    edge_weight : (edges,), optional
-    """
-
-    def __init__(self, dropout: float = 0.0):
-        super().__init__()
-        check_fraction("dropout", dropout)
-        self.dropout = dropout
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        nodes = x.shape[-2]
-        ends, weight = as_edges(edge_index, edge_weight, nodes=nodes)
-        weight = functional.dropout(weight * (ends[0] != ends[1]), self.dropout, training=self.training)
-        own = torch.full(
-            (nodes,), 1 / (1 - self.dropout) if self.training else 1.0, device=x.device, dtype=weight.dtype
-        )
-        scale = own.index_add(0, ends[1], weight).rsqrt()
-        between = scale[ends[0]] * weight * scale[ends[1]]
-        return gathered(x, ends, between) + (own * scale.square()).to(x.dtype)[:, None] * x
-
-    def __repr__(self) -> str:
-        return f"{self.__class__.__name__}(dropout={self.dropout})"

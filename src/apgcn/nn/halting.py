@@ -11,9 +11,9 @@ from torch import Tensor
 
 
 def halting_steps(h: Tensor, *, epsilon: float = 0.01) -> Tensor:
-    """Turn per-step halting probabilities into a stopping time for every node.
+    """Number of propagation steps of every node, from its halting probabilities.
 
-        K_i = the first k with h_i^1 + ... + h_i^k >= 1 - epsilon, and T where the budget is never filled
+        K_i = the first k with h_i^1 + ... + h_i^k >= 1 - epsilon, and T where the sum stays below
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def halting_steps(h: Tensor, *, epsilon: float = 0.01) -> Tensor:
     Returns
     -------
     Tensor of shape (..., nodes)
-        Whole numbers from 1 to T.
+        Integers from 1 to T.
 
     Examples
     --------
@@ -31,23 +31,23 @@ def halting_steps(h: Tensor, *, epsilon: float = 0.01) -> Tensor:
     >>> halting_steps(h).tolist()
     [1, 2, 3]
     """
-    unfilled = h[:-1].detach().cumsum(0) < 1 - epsilon  # the T-th step is the last for everyone
-    return 1 + unfilled.sum(0)
+    not_halted = h[:-1].detach().cumsum(0) < 1 - epsilon  # step T is the last of every node
+    return 1 + not_halted.sum(0)
 
 
 def remainders(h: Tensor, steps: Tensor) -> Tensor:
-    """What the steps before the last leave of the budget: R_i = 1 - (h_i^1 + ... + h_i^(K_i - 1)).
+    """Remainder of every node: R_i = 1 - (h_i^1 + ... + h_i^(K_i - 1)).
 
-    This, not K, is where the penalty's gradient enters: K is a whole number, R is not.
+    The gradient of the penalty flows through R, not through K, which is an integer.
     """
     return 1 - (h * (step_numbers(h) < steps)).sum(0)
 
 
 def step_weights(h: Tensor, steps: Tensor, remainder: Tensor) -> Tensor:
-    """How much each step's new value counts against the one before.
+    """Weight of each step's state against the one before.
 
         p_i^k = h_i^1 + ... + h_i^k   for k < K_i
-        p_i^k = R_i                   for k = K_i   (and after it, where nothing is counted any more)
+        p_i^k = R_i                   for k = K_i   (and after it, where the steps are not averaged)
 
     Returns
     -------
@@ -57,7 +57,7 @@ def step_weights(h: Tensor, steps: Tensor, remainder: Tensor) -> Tensor:
 
 
 def combine(z: Tensor, p: Tensor, steps: Tensor) -> Tensor:
-    """The output: output_i = 1/K_i * sum over k = 1..K_i of p_i^k z_i^k + (1 - p_i^k) z_i^(k-1).
+    """Output of every node: output_i = 1/K_i * sum over k = 1..K_i of p_i^k z_i^k + (1 - p_i^k) z_i^(k-1).
 
     Parameters
     ----------
@@ -70,12 +70,12 @@ def combine(z: Tensor, p: Tensor, steps: Tensor) -> Tensor:
     -------
     Tensor of shape (..., nodes, channels)
     """
-    counted = (step_numbers(p) <= steps)[..., None]
+    included = (step_numbers(p) <= steps)[..., None]
     mixed = p[..., None] * z[1:] + (1 - p[..., None]) * z[:-1]
-    return (counted * mixed).sum(0) / steps[..., None]
+    return (included * mixed).sum(0) / steps[..., None]
 
 
 def step_numbers(like: Tensor) -> Tensor:
-    """k = 1..T along axis 0, ready to be compared with the steps of every node."""
+    """k = 1..T along axis 0, with as many axes as `like`, to be compared with the steps of every node."""
     numbers = torch.arange(1, len(like) + 1, device=like.device)
     return numbers.view(-1, *[1] * (like.ndim - 1))

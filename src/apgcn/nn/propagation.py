@@ -1,4 +1,4 @@
-"""How far does a node listen? A fixed number of steps, or as many as its halting unit asks for."""
+"""Propagation layers over the run axis: a fixed number of steps, or as many as a node's halting unit chooses."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from apgcn.nn.layers import Linear, dropout
 from apgcn.nn.operators import Operator
 from apgcn.ops.device_graph import Adjacency
 from apgcn.ops.dispatch import select_kernels
-from apgcn.ops.kernels.adaptive_propagation import FusedAdaptivePropagation, Halting
+from apgcn.ops.kernels.autograd import FusedAdaptivePropagation, HaltingParameters
 from apgcn.ops.rng import RandomStream
 
 
 class PropagationOutput(NamedTuple):
-    """What listening gives.
+    """Output of a propagation layer or a batched model.
 
     Attributes
     ----------
     output : Tensor of shape (runs, nodes, channels)
     steps : Tensor of shape (runs, nodes)
-        K, how many steps each node listened.
+        K, the number of propagation steps of each node.
     remainder : Tensor of shape (runs, nodes)
-        R, what was left of its budget for the last step.
+        R, 1 minus the halting probabilities of the steps before the last.
     """
 
     output: Tensor
@@ -37,11 +37,11 @@ class PropagationOutput(NamedTuple):
     remainder: Tensor
 
     @classmethod
-    def everywhere(cls, output: Tensor, *, steps: int) -> PropagationOutput:
-        """An output for which every node listened equally far; a network that does not listen says 1."""
+    def fixed_steps(cls, output: Tensor, *, steps: int) -> PropagationOutput:
+        """An output after the same number of steps at every node, with remainder 0; a model of one product has 1."""
         check_int("steps", steps)
-        taken = torch.full(output.shape[:-1], steps, device=output.device)
-        return cls(output, steps=taken, remainder=output.new_zeros(taken.shape))
+        node_steps = torch.full(output.shape[:-1], steps, device=output.device)
+        return cls(output, steps=node_steps, remainder=output.new_zeros(node_steps.shape))
 
     @property
     def cost(self) -> Tensor:
@@ -52,8 +52,8 @@ class PropagationOutput(NamedTuple):
 def propagate(
     operator: Operator, z0: Tensor, adjacency: Adjacency, *, steps: int, rng: RandomStream | None
 ) -> Iterator[Tensor]:
-    """z^0, ..., z^T: the seeds and what each step of listening makes of them, each (runs, nodes, channels)."""
-    step = operator.begin(z0, adjacency, steps=steps, rng=rng)
+    """The states z^0, ..., z^T of a propagation, each (runs, nodes, channels)."""
+    step = operator.prepare(z0, adjacency, steps=steps, rng=rng)
     z = z0
     yield z
     for k in range(1, steps + 1):
@@ -62,9 +62,21 @@ def propagate(
 
 
 class FixedPropagation(nn.Module):
-    """Every node listens the same number of steps: output = z^T.
+    """Propagation by a fixed number of steps: output = z^T.
 
     With `PageRank` it is APPNP's propagation.
+
+    Parameters
+    ----------
+    operator : Operator
+        One propagation step.
+    steps : int
+        T.
+
+    Shapes
+    ------
+    z0 : (runs, nodes, channels)
+    output : `PropagationOutput`
     """
 
     def __init__(self, operator: Operator, *, steps: int = 10):
@@ -77,40 +89,45 @@ class FixedPropagation(nn.Module):
         output = z0
         for z in propagate(self.operator, z0, adjacency, steps=self.steps, rng=rng):
             output = z  # only the last is kept
-        return PropagationOutput.everywhere(output, steps=self.steps)
+        return PropagationOutput.fixed_steps(output, steps=self.steps)
 
     def extra_repr(self) -> str:
         return f"{self.operator}, steps={self.steps}"
 
 
 class AdaptivePropagation(nn.Module):
-    """Every node decides for itself how far to listen (paper, Section IV).
+    """Adaptive propagation: every node has its own number of steps (AP-GCN paper, Section IV).
 
-    After each step k a halting unit, one linear map for all nodes, gives h_i^k = sigmoid(z_i^k Q + q). The node listens
-    until its halting probabilities have filled a budget, K_i steps, at most `max_steps`; its output averages what it
-    heard on the way. The equations are in `halting`.
+        z^k    = operator(z^(k-1))
+        h_i^k  = sigmoid(z_i^k Q + q)
+        K_i    = the first k with h_i^1 + ... + h_i^k >= 1 - epsilon, at most max_steps
+        output = 1/K_i * sum over k <= K_i of p_i^k z_i^k + (1 - p_i^k) z_i^(k-1)
+
+    (Q, q) is the halting unit, one linear layer for all nodes. K, the remainder R and the step weights p are computed
+    as in `halting`, which also lists the fused implementations.
 
     Parameters
     ----------
     operator : Operator
-        One step of listening.
+        One propagation step.
     channels : int
-        Width of the seeds z^0.
-    noise : Noise
-        Draws the halting unit's initial weights. Its bias starts at logit(1 / (max_steps + 1)), so that an untrained
-        node listens about to the end.
+        Channels of the initial prediction z^0.
+    rng : RandomStream
+        Draws the halting unit's initial weights. Its initial bias is logit(1 / (max_steps + 1)), so that an untrained
+        node halts near `max_steps`.
     max_steps, epsilon
         T and epsilon of the paper.
     z0_dropout, update_dropout : float
         Two dropouts that are in the authors' script and not in the paper: on z^0, and on each node's update at each
         step. See docs/paper_vs_code.md.
     freeze_halted : bool
-        Whether a node keeps its value after K_i steps, z_i^k = z_i^K for k > K, so that nothing is computed for it any
-        more; neighbours that go on listening hear that value. In the paper it goes on changing.
+        Whether the state of a node is frozen after K_i steps, z_i^k = z_i^K for k > K, so that nothing is computed for
+        it any more; its out-neighbours receive that state. In the paper it is still updated.
 
     Shapes
     ------
-    seeds : (runs, nodes, channels)
+    z0 : (runs, nodes, channels)
+    output : `PropagationOutput`
     """
 
     def __init__(
@@ -129,8 +146,8 @@ class AdaptivePropagation(nn.Module):
         self.operator = operator
         check_int("max_steps", max_steps)
         check_int("channels", channels)
-        for name, share in (("epsilon", epsilon), ("z0_dropout", z0_dropout), ("update_dropout", update_dropout)):
-            check_fraction(name, share)
+        for name, value in (("epsilon", epsilon), ("z0_dropout", z0_dropout), ("update_dropout", update_dropout)):
+            check_fraction(name, value)
         check_bool("freeze_halted", freeze_halted)
         self.max_steps = max_steps
         self.epsilon = epsilon
@@ -143,11 +160,11 @@ class AdaptivePropagation(nn.Module):
     def forward(
         self, z0: Tensor, adjacency: Adjacency, rng: RandomStream | None = None, nodes: Tensor | None = None
     ) -> PropagationOutput:
-        """Where `nodes` (runs, m) are given, what comes back for others need not be right."""
+        """Propagate z0; with `nodes` (runs, m) the values of other nodes are unspecified."""
         z0 = dropout(z0, self.z0_dropout, rng)
-        kernels = select_kernels(z0, adjacency.weights, rows=adjacency.nodes, width=z0.shape[-1])
-        at_once = hasattr(self.operator, "matrices") and not adjacency.weights.requires_grad
-        if kernels and at_once and (adjacency.exchange is None or kernels.IN_PARTS):
+        kernels = select_kernels(z0, adjacency.weights, rows=adjacency.num_nodes, width=z0.shape[-1])
+        fusable = hasattr(self.operator, "matrices") and not adjacency.weights.requires_grad
+        if kernels and fusable and (adjacency.halo is None or kernels.SUPPORTS_HALO):
             return self._fused(kernels, z0, adjacency, rng, nodes)
         z, h, steps = (self._frozen if self.freeze_halted else self._unfrozen)(z0, adjacency, rng)
         remainder = halting.remainders(h, steps)
@@ -156,27 +173,27 @@ class AdaptivePropagation(nn.Module):
         return PropagationOutput(output, steps=steps, remainder=remainder)
 
     def _unfrozen(self, z0: Tensor, adjacency: Adjacency, rng: RandomStream | None) -> tuple[Tensor, Tensor, Tensor]:
-        """z^0, ..., z^T (T + 1, runs, nodes, channels), h^1, ..., h^T and K, when halted nodes change like others."""
+        """z^0, ..., z^T (T + 1, runs, nodes, channels), h^1, ..., h^T and K; halted nodes are updated."""
         z = torch.stack([*propagate(self.operator, z0, adjacency, steps=self.max_steps, rng=rng)])
         h = self.halting_probabilities(z[1:])
         return z, h, halting.halting_steps(h, epsilon=self.epsilon)
 
     def _frozen(self, z0: Tensor, adjacency: Adjacency, rng: RandomStream | None) -> tuple[Tensor, Tensor, Tensor]:
-        """The same when halted nodes keep their value; what h says of them after that counts for nothing."""
-        step = self.operator.begin(z0, adjacency, steps=self.max_steps, rng=rng)
-        states, asked = [z0], []
-        filled = torch.zeros((), device=z0.device)
-        taken = torch.zeros((), dtype=torch.int64, device=z0.device)
+        """The same with halted nodes frozen; their h after step K is not used."""
+        step = self.operator.prepare(z0, adjacency, steps=self.max_steps, rng=rng)
+        states, probabilities = [z0], []
+        cumulative = torch.zeros((), device=z0.device)
+        steps = torch.zeros((), dtype=torch.int64, device=z0.device)
         for k in range(1, self.max_steps + 1):
-            listening = filled < 1 - self.epsilon
-            states.append(torch.where(listening[..., None], step(k, states[-1]), states[-1]))
-            asked.append(self.halting_probabilities(states[-1]))
-            taken = taken + listening
-            filled = filled + asked[-1].detach()
-        return torch.stack(states), torch.stack(asked), taken.expand_as(asked[-1])
+            active = cumulative < 1 - self.epsilon
+            states.append(torch.where(active[..., None], step(k, states[-1]), states[-1]))
+            probabilities.append(self.halting_probabilities(states[-1]))
+            steps = steps + active
+            cumulative = cumulative + probabilities[-1].detach()
+        return torch.stack(states), torch.stack(probabilities), steps.expand_as(probabilities[-1])
 
     def halting_probabilities(self, z: Tensor) -> Tensor:
-        """h of some states."""
+        """h = sigmoid(z Q + q) of states z (..., runs, nodes, channels)."""
         return torch.sigmoid(z @ self.halting_unit.weight + self.halting_unit.bias).squeeze(-1)
 
     def _fused(
@@ -187,24 +204,29 @@ class AdaptivePropagation(nn.Module):
         rng: RandomStream | None,
         nodes: Tensor | None,
     ) -> PropagationOutput:
+        """The same in one fused kernel, forward and backward."""
         matrices = self.operator.matrices(adjacency, steps=self.max_steps, rng=rng)  # type: ignore[attr-defined]
-        updates = None
+        update_mask = None
         if rng is not None and self.update_dropout > 0:
-            updates = rng.dropout_mask(self.max_steps, z0.shape[1], rate=self.update_dropout).contiguous()
+            update_mask = rng.dropout_mask(self.max_steps, z0.shape[1], rate=self.update_dropout).contiguous()
         runs = max(len(z0), len(self.halting_unit.weight), rng.runs if rng else 1)
-        given = (one.expand(runs, -1, -1) for one in (z0, self.halting_unit.weight, self.halting_unit.bias))
-        how = Halting(self.max_steps, self.epsilon, self.freeze_halted)
-        return PropagationOutput(*FusedAdaptivePropagation.apply(*given, updates, nodes, matrices, how, kernels))
+        inputs = (tensor.expand(runs, -1, -1) for tensor in (z0, self.halting_unit.weight, self.halting_unit.bias))
+        parameters = HaltingParameters(self.max_steps, self.epsilon, self.freeze_halted)
+        return PropagationOutput(
+            *FusedAdaptivePropagation.apply(*inputs, update_mask, nodes, matrices, parameters, kernels)
+        )
 
     def _combine(self, z: Tensor, p: Tensor, steps: Tensor, rng: RandomStream | None) -> Tensor:
-        """`halting.combine`, written as one weighted sum over z^0..z^T, with the script's dropout on updates."""
-        updates = (halting.step_numbers(p) <= steps).to(p) / steps  # (T, runs, nodes)
+        """`halting.combine` as one weighted sum over z^0, ..., z^T, with the dropout of updates."""
+        update_weights = (halting.step_numbers(p) <= steps).to(p) / steps  # (T, runs, nodes)
         if rng is not None and self.update_dropout > 0:
-            updates = updates * rng.dropout_mask(len(p), p.shape[-1], rate=self.update_dropout).transpose(0, 1).to(p)
-        new = updates * p
-        old = updates - new
-        none = new.new_zeros(1, *new.shape[1:])
-        weights = torch.cat([none, new]) + torch.cat([old, none])  # (T + 1, runs, nodes)
+            update_weights = update_weights * rng.dropout_mask(len(p), p.shape[-1], rate=self.update_dropout).transpose(
+                0, 1
+            ).to(p)
+        of_new = update_weights * p  # weights of z^k
+        of_previous = update_weights - of_new  # weights of z^(k-1)
+        zero = of_new.new_zeros(1, *of_new.shape[1:])
+        weights = torch.cat([zero, of_new]) + torch.cat([of_previous, zero])  # (T + 1, runs, nodes)
         return (weights[..., None] * z).sum(0)
 
     def extra_repr(self) -> str:
