@@ -1,8 +1,7 @@
-"""AP-GCN as scikit-learn's users expect a classifier: `fit`, `predict`, and what it learned in names that end in _."""
+"""Scikit-learn classifier for the nodes of a graph."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from warnings import warn
@@ -14,11 +13,11 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from apgcn._utils.validation import MOST, check_int
+from apgcn._utils.validation import MAX_INT32, check_int
 from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput
-from apgcn.inference.bundle import SavedModel, load_model, save_model
-from apgcn.inference.calibration import expected_calibration_error, reliability
+from apgcn.inference.bundle import ModelBundle, load_model, save_model
+from apgcn.inference.evaluation import expected_calibration_error, reliability_bins
 from apgcn.inference.fit import fit
 from apgcn.inference.predictions import Predictions
 from apgcn.inference.splits import stratified_split
@@ -30,34 +29,34 @@ UNLABELLED = -1
 
 
 class APGCNClassifier(ClassifierMixin, BaseEstimator):
-    """Classify the nodes of a graph, each of which decides for itself how far to listen.
+    """AP-GCN classifier for the nodes of a graph, with a learned number of propagation steps for each node.
 
-    There are two ways to give it a graph. `fit(features, labels, adjacency=adjacency)` takes all nodes, those without
-    a label marked by -1 (or None). Or the graph is given beforehand, `APGCNClassifier(graph=graph)`, and X are numbers
-    of its nodes: `fit(nodes, labels)` learns from these, `predict(nodes)` answers for those; this is how to use
-    `cross_val_score` and everything else that divides X into parts, because a part of the nodes is no graph.
+    There are two ways to pass a graph. `fit(features, labels, adjacency=adjacency)` takes all nodes, those without a
+    label marked by -1 (or None). Or the graph is a parameter, `APGCNClassifier(graph=graph)`, and X holds indices of
+    its nodes: `fit(nodes, labels)` trains on these, `predict(nodes)` predicts for those. The second way works with
+    `cross_val_score` and everything else that splits X, because a subset of the nodes is not the whole graph.
 
     Parameters
     ----------
     graph : Graph or None
     penalty : float
-        The price of a step: dearer, and nodes stop earlier.
+        Weight of the number of steps in the loss: with a larger penalty nodes halt earlier.
     max_steps : int
-        How often a node may listen at most.
-    hidden : int
+        Largest number of propagation steps of a node.
+    hidden_channels : int
         Width of the hidden layer.
     dropout, edge_dropout : float
-        Of features and hidden values, and of edges at every step, while training.
+        Dropout of features and hidden units, and of edges at every step, in training.
     freeze_halted : bool
-        Whether a node keeps its value once it has halted, which saves work; in the paper it goes on changing.
+        Whether the state of a node is frozen once it has halted, which saves computation; in the paper it is not.
     learning_rate, l2, patience, max_epochs
         See `TrainingConfig`.
-    stopping : float
-        The share of the labelled nodes that is not trained on but says when to stop.
-    n_init : int
-        How many initialisations are trained, as one pack; what they say is averaged.
+    stopping_size : float
+        Fraction of the labelled nodes that is held out for early stopping.
+    ensemble_size : int
+        Number of initialisations, trained as one run batch; their predictions are averaged.
     random_state : int, RandomState or None
-        Which split and initialisations; the same number gives the same model; None is 0.
+        Seed of the split and of the initialisations; None is 0.
     device : str
         cpu, cuda or cuda:N.
 
@@ -66,13 +65,13 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
     classes_ : array of shape (classes,)
     n_features_in_ : int
     steps_, remainder_ : arrays of shape (nodes,)
-        K and R of every node of the graph, the mean over initialisations.
+        K and R of every node of the graph, averaged over the ensemble.
     calibration_error_ : float
-        The expected calibration error on the nodes that said when to stop.
-    reliability_ : list of Bin
-        What it is made of.
+        Expected calibration error on the nodes of early stopping.
+    reliability_ : list of ReliabilityBin
+        Confidence and accuracy of these nodes, in bins of confidence.
     n_iter_ : int
-        Epochs, of the initialisation that took most.
+        Number of epochs, of the initialisation that took most.
 
     Examples
     --------
@@ -99,8 +98,8 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         l2: float = 0.008,
         patience: int = 100,
         max_epochs: int = 10_000,
-        stopping: float = 0.2,
-        n_init: int = 1,
+        stopping_size: float = 0.2,
+        ensemble_size: int = 1,
         random_state: int = 0,
         device: str = "cpu",
     ):
@@ -115,8 +114,8 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         self.l2 = l2
         self.patience = patience
         self.max_epochs = max_epochs
-        self.stopping = stopping
-        self.n_init = n_init
+        self.stopping_size = stopping_size
+        self.ensemble_size = ensemble_size
         self.random_state = random_state
         self.device = device
 
@@ -126,45 +125,48 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
     def fit(self, X: Any, y: Any, adjacency: Any = None) -> APGCNClassifier:
-        """Learn from the labelled nodes.
+        """Train on the labelled nodes.
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (nodes, features), or, with a graph given, nodes of shape (m,) or (m, 1)
+        X : array or sparse matrix of shape (nodes, features), or, with `graph`, node indices of shape (m,) or (m, 1)
         y : array of shape (nodes,) or (m,)
             Classes of any type; -1, None or NaN where unknown.
         adjacency : matrix of shape (nodes, nodes), optional
-            Entry (i, j) is the weight of the edge from i to j, heard by j alone; without it nobody hears anybody.
+            Entry (i, j) is the weight of the edge from i to j, along which j receives from i. Without it there are no
+            edges.
         """
         if self.graph is None:
             features = validate_data(self, X, accept_sparse="csr", dtype=np.float32, ensure_min_samples=2)
-            numbers = np.arange(features.shape[0])
-            edges = _adjacency(adjacency, features.shape[0])
+            nodes = np.arange(features.shape[0])
+            edges = _check_adjacency(adjacency, features.shape[0])
             if adjacency is None:
                 warn(
-                    "neither adjacency nor graph is given, so nodes are judged by their own features alone",
+                    "neither adjacency nor graph is given, so nodes are classified by their own features alone",
                     stacklevel=2,
                 )
         else:
             if adjacency is not None:
-                raise InvalidInput("adjacency must not be given beside graph, which has its own.")
-            numbers, features, edges = self._numbers(X), self.graph.features, self.graph.adjacency
+                raise InvalidInput(
+                    "adjacency must not be given with graph, which has its own edges; leave one of them out."
+                )
+            nodes, features, edges = self._node_indices(X), self.graph.features, self.graph.adjacency
             self.n_features_in_ = 1
-        known, classes, places = _classes(y, expected=len(numbers))
-        labels = np.full(features.shape[0], -1)
-        labels[numbers[known]] = places
-        if not np.array_equal(labels[numbers[known]], places):
-            raise InvalidInput("X must not name a node twice with two classes.")
-        graph = Graph(edges, features=features, labels=labels, class_names=tuple(str(one) for one in classes))
-        check_int("n_init", self.n_init)
-        seed = self._seed()
-        split = stratified_split(labels, stopping=self.stopping, seed=seed)
+        is_labelled, classes, encoded = _encode_labels(y, num_nodes=len(nodes))
+        labels = np.full(features.shape[0], UNLABELLED)
+        labels[nodes[is_labelled]] = encoded
+        if not np.array_equal(labels[nodes[is_labelled]], encoded):
+            raise InvalidInput("X must not hold a node twice with two classes.")
+        graph = Graph(edges, features=features, labels=labels, class_names=tuple(str(name) for name in classes))
         self.classes_ = classes
-        self._encoded = False
-        self._learned(self._trained(graph, split, seed), graph)
+        self._has_encoding = False
+        self._set_model(self._train(graph, labels), graph)
         return self
 
-    def _trained(self, graph: Graph, split: Any, seed: int) -> TrainedModel:
+    def _train(self, graph: Graph, labels: np.ndarray) -> TrainedModel:
+        check_int("ensemble_size", self.ensemble_size)
+        seed = self._seed()
+        split = stratified_split(labels, stopping_size=self.stopping_size, seed=seed)
         model = APGCNConfig(
             penalty=self.penalty,
             max_steps=self.max_steps,
@@ -176,137 +178,148 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         training = TrainingConfig(
             learning_rate=self.learning_rate, l2=self.l2, patience=self.patience, max_epochs=self.max_epochs
         )
-        return fit(graph, split, model, training, initialisations=self.n_init, seed=seed, device=self.device)
+        return fit(graph, split, model, training, ensemble_size=self.ensemble_size, seed=seed, device=self.device)
 
-    def _learned(self, fitted: TrainedModel, graph: Graph) -> None:
-        self._fitted, self._graph = fitted, graph
-        self._said = said = fitted.predict(graph, device=self.device)
-        self.steps_, self.remainder_ = said.steps, said.remainder
-        held = fitted.split.stopping
-        self.calibration_error_ = expected_calibration_error(said.probabilities[held], graph.labels[held])
-        self.reliability_ = reliability(said.probabilities[held], graph.labels[held])
-        self.n_iter_ = max(fitted.notes["epochs"])
+    def _set_model(self, model: TrainedModel, graph: Graph) -> None:
+        """Set the fitted attributes; `predict` gives the same bits after `fit` and after `load`."""
+        self._model, self._graph = model, graph
+        self._predictions = model.predict(graph, device=self.device)
+        self.steps_, self.remainder_ = self._predictions.steps, self._predictions.remainder
+        stopping = model.split.stopping
+        probabilities, labels = self._predictions.probabilities[stopping], graph.labels[stopping]
+        self.calibration_error_ = expected_calibration_error(probabilities, labels)
+        self.reliability_ = reliability_bins(probabilities, labels)
+        self.n_iter_ = max(model.metrics["epochs"])
 
     def predict(self, X: Any = None, adjacency: Any = None) -> np.ndarray:
-        """The class of every node; of X as in `predict_proba`."""
+        """The predicted class of every node; X as in `predict_proba`."""
         probabilities = self.predict_proba(X, adjacency)
         return self.classes_[probabilities.argmax(axis=1)]
 
     def predict_proba(self, X: Any = None, adjacency: Any = None) -> np.ndarray:
         """The probability of every class, of shape (nodes, classes).
 
-        Without X, for the nodes it was fitted on; with features and adjacency, for the nodes of another graph; with a
-        graph given beforehand, for these of its nodes.
+        Without X, for the nodes it was fitted on; with features and adjacency, for the nodes of another graph; with
+        the parameter `graph`, for the nodes of that graph whose indices X holds.
         """
         check_is_fitted(self, "classes_")
         if adjacency is not None and (X is None or self.graph is not None):
-            raise InvalidInput("adjacency must come with the features of all its nodes, X, and not beside graph.")
+            raise InvalidInput(
+                "adjacency must come with X, the features of all its nodes, and without the parameter graph."
+            )
         if X is None:
-            return self._said.probabilities
+            return self._predictions.probabilities
         if self.graph is not None:
             if self.graph.num_nodes != self._graph.num_nodes:
-                raise InvalidInput("graph must be the one that it was fitted with; fit again with another one.")
-            return self._said.probabilities[self._numbers(X)]
-        return self.ask(X, adjacency).probabilities
+                raise InvalidInput(
+                    "graph must be the one that the classifier was fitted with; call fit again for another one."
+                )
+            return self._predictions.probabilities[self._node_indices(X)]
+        return self.predict_nodes(X, adjacency).probabilities
 
-    def ask(self, X: Any, adjacency: Any = None) -> Predictions:
-        """Probabilities, steps and remainder of the nodes of another graph."""
+    def predict_nodes(self, X: Any, adjacency: Any = None) -> Predictions:
+        """Probabilities, steps and remainder of the nodes of another graph, as `Predictions`."""
         check_is_fitted(self, "classes_")
         if adjacency is None and self._graph.adjacency.nnz:
             raise InvalidInput(
-                "adjacency must be given with X, because it was fitted with one; predict() answers for nodes it was "
-                "fitted on, and score and cross_val_score want APGCNClassifier(graph=graph) and numbers of nodes."
+                "adjacency must be given with X, because the classifier was fitted with one; use predict() for the "
+                "nodes it was fitted on, and APGCNClassifier(graph=graph) with node indices for score and "
+                "cross_val_score."
             )
-        if self._encoded:
-            raise InvalidInput("the model was trained on columns of tables, not on arrays: ask apgcn predict.")
+        if self._has_encoding:
+            raise InvalidInput("X must be a table, on whose columns the model was trained; use apgcn predict.")
         features = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
-        nodes = features.shape[0]
-        graph = Graph(_adjacency(adjacency, nodes), features=features, labels=np.full(nodes, -1))
-        return self._fitted.predict(graph, device=self.device)
+        num_nodes = features.shape[0]
+        labels = np.full(num_nodes, UNLABELLED)
+        graph = Graph(_check_adjacency(adjacency, num_nodes), features=features, labels=labels)
+        return self._model.predict(graph, device=self.device)
 
     def save(self, folder: str | Path) -> None:
-        """Write a new folder; `APGCNClassifier.load` or `apgcn predict` reads it."""
+        """Write a new folder for `APGCNClassifier.load` and `apgcn predict`."""
         check_is_fitted(self, "classes_")
-        names = list(getattr(self, "feature_names_in_", []))
-        kept = replace(self._fitted, notes={**self._fitted.notes, "feature_names": names})
-        save_model(Path(folder), SavedModel(kept, self._graph))
+        names = tuple(getattr(self, "feature_names_in_", ()))
+        save_model(Path(folder), ModelBundle(self._model, self._graph, feature_names=names))
 
     @classmethod
     def load(cls, folder: str | Path, *, graph: Graph | None = None, device: str = "cpu") -> APGCNClassifier:
-        """A fitted classifier; its classes are text. A graph that was given beforehand is given again."""
-        saved = load_model(Path(folder))
-        fitted = saved.fitted
-        settings = {**vars(fitted.model), **vars(fitted.training)}
-        settings |= {"n_init": fitted.initialisations, "random_state": fitted.split.seed}
-        given = {name: settings[name] for name in cls().get_params() if name in settings}
-        loaded = cls(graph=graph, device=device, **given)
-        loaded.classes_ = np.array(fitted.class_names)
-        loaded.n_features_in_ = 1 if graph is not None else fitted.features
-        loaded._encoded = saved.encoding is not None
-        if names := fitted.notes.get("feature_names"):
-            loaded.feature_names_in_ = np.array(names, dtype=object)
-        loaded._learned(fitted, saved.graph)
-        return loaded
+        """Load a fitted classifier; its classes are strings. The parameter `graph` has to be passed again."""
+        bundle = load_model(Path(folder))
+        model = bundle.model
+        values = {**vars(model.config), **vars(model.training)}
+        values |= {"ensemble_size": model.ensemble_size, "random_state": model.split.seed}
+        parameters = {name: values[name] for name in cls().get_params() if name in values}
+        classifier = cls(graph=graph, device=device, **parameters)
+        classifier.classes_ = np.array(model.class_names)
+        classifier.n_features_in_ = 1 if graph is not None else model.num_features
+        classifier._has_encoding = bundle.encoding is not None
+        if bundle.feature_names:
+            classifier.feature_names_in_ = np.array(bundle.feature_names, dtype=object)
+        classifier._set_model(model, bundle.graph)
+        return classifier
 
-    def _numbers(self, X: Any) -> np.ndarray:
+    def _node_indices(self, X: Any) -> np.ndarray:
         assert self.graph is not None
-        given = np.asarray(X)
-        numbers = given.reshape(-1) if given.ndim <= 1 or given.shape[1:] == (1,) else given
-        if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-            raise InvalidInput(f"X must hold numbers of nodes, because a graph was given, got {given.dtype}.")
-        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < self.graph.num_nodes:
-            wrong = numbers.min() if numbers.min() < 0 else numbers.max()
+        array = np.asarray(X)
+        nodes = array.reshape(-1) if array.ndim <= 1 or array.shape[1:] == (1,) else array
+        if nodes.ndim != 1 or nodes.dtype.kind not in "iu":
+            raise InvalidInput(f"X must hold indices of nodes, because graph is set, got {array.dtype}.")
+        if len(nodes) and not 0 <= nodes.min() <= nodes.max() < self.graph.num_nodes:
+            wrong = nodes.min() if nodes.min() < 0 else nodes.max()
             raise InvalidInput(f"X must hold nodes from 0 to {self.graph.num_nodes - 1}, got {wrong}.")
-        return numbers.astype(np.int64)
+        return nodes.astype(np.int64)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, np.random.RandomState):
-            return int(self.random_state.randint(MOST))
+            return int(self.random_state.randint(MAX_INT32))
         seed = 0 if self.random_state is None else self.random_state
-        check_int("random_state", seed, least=0)
+        check_int("random_state", seed, minimum=0)
         return int(seed)
 
 
-def _classes(y: Any, *, expected: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which nodes have a label, the classes, and the number of the class of each of these nodes."""
+def _encode_labels(y: Any, *, num_nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which nodes are labelled (nodes,), the classes, and the class of each labelled node as an index."""
     if y is None:
         raise InvalidInput("APGCNClassifier requires y to be passed, but the target y is None.")
-    given = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, ensure_min_samples=0)
-    if given.ndim == 2:
-        given = column_or_1d(given, warn=True)
-    if given.shape != (expected,):
-        raise InvalidInput(f"y must have one label for each of {expected} nodes, got {given.shape}.")
-    if given.dtype.kind == "f":
-        assert_all_finite(given, allow_nan=True, input_name="y")
-    if given.dtype.kind == "O":
-        known = np.array([not _is_unknown(one) for one in given], dtype=bool)
-        named = given[known] if any(isinstance(one, str) for one in given[known]) else np.array(given[known].tolist())
+    y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, ensure_min_samples=0)
+    if y.ndim == 2:
+        y = column_or_1d(y, warn=True)
+    if y.shape != (num_nodes,):
+        raise InvalidInput(f"y must have one label for each of {num_nodes} nodes, got {y.shape}.")
+    if y.dtype.kind == "f":
+        assert_all_finite(y, allow_nan=True, input_name="y")
+    if y.dtype.kind == "O":
+        is_labelled = np.array([not _is_missing(label) for label in y], dtype=bool)
+        has_strings = any(isinstance(label, str) for label in y[is_labelled])
+        labels = y[is_labelled] if has_strings else np.array(y[is_labelled].tolist())
     else:
-        known = (given == given) & (given != UNLABELLED if given.dtype.kind in "iuf" else np.ones(expected, bool))
-        named = given[known]
-    check_classification_targets(named)
-    if not known.any():
+        is_labelled = (y == y) & (y != UNLABELLED if y.dtype.kind in "iuf" else np.ones(num_nodes, bool))
+        labels = y[is_labelled]
+    check_classification_targets(labels)
+    if not is_labelled.any():
         raise InvalidInput("y must hold the classes of some nodes, but all are unknown.")
-    classes, places = np.unique(named, return_inverse=True)
+    classes, encoded = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
-        raise InvalidInput(f"y must hold two classes or more, got one class, {classes[0]!r}.")
-    return known, classes, places
+        raise InvalidInput(f"y must hold at least two classes, got one class, {classes[0]!r}.")
+    return is_labelled, classes, encoded
 
 
-def _is_unknown(label: Any) -> bool:
+def _is_missing(label: Any) -> bool:
     """Whether a label is None, NaN, the NA of pandas, or -1."""
     return label is None or type(label).__name__ == "NAType" or label != label or label == UNLABELLED
 
 
-def _adjacency(given: Any, nodes: int) -> Any:
-    if given is None:
-        return sparse.csr_matrix((nodes, nodes), dtype=np.float32)
-    if isinstance(given, list | tuple):
-        given = np.array(given)
-    if not hasattr(given, "shape"):
+def _check_adjacency(adjacency: Any, num_nodes: int) -> Any:
+    if adjacency is None:
+        return sparse.csr_matrix((num_nodes, num_nodes), dtype=np.float32)
+    if isinstance(adjacency, list | tuple):
+        adjacency = np.array(adjacency)
+    if not hasattr(adjacency, "shape"):
         raise InvalidInput(
-            f"adjacency must be an array or a sparse matrix, got {type(given).__name__}; see apgcn.io for other graphs."
+            f"adjacency must be an array or a sparse matrix, got {type(adjacency).__name__}; see apgcn.io for other "
+            "graphs."
         )
-    if given.shape != (nodes, nodes):
-        raise InvalidInput(f"adjacency must be {nodes} x {nodes}, as there are rows of X, got {given.shape}.")
-    return given
+    if adjacency.shape != (num_nodes, num_nodes):
+        raise InvalidInput(
+            f"adjacency must be {num_nodes} x {num_nodes}, a row for each row of X, got {adjacency.shape}."
+        )
+    return adjacency

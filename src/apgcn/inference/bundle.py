@@ -1,10 +1,10 @@
-"""What is a trained model on disk? A folder that can be moved, loaded on another device, and that nobody altered.
+"""Model bundles: a trained model with its graph as a folder on disk that can be moved and loaded on any device.
 
-    model.json            settings, features, classes, version, and the checksums of the others and of itself
-    weights.safetensors   the initialisations, run axis first
+    model.json            hyperparameters, feature encoding, classes, split, metrics, version and checksums
+    weights.safetensors   the weights of the ensemble, with a leading run axis
     graph.npz             the graph it was trained on
 
-Nothing in it is ever unpickled.
+Nothing in it is unpickled. The checksums show whether a file was altered.
 """
 
 from __future__ import annotations
@@ -25,230 +25,245 @@ from apgcn.data.npz import read_npz, write_npz
 from apgcn.data.splits import Split
 from apgcn.errors import ApgcnError, BrokenFile, InvalidInput, MissingFile
 from apgcn.inference.trained_model import TrainedModel
-from apgcn.io.build_graph import TableSchema
 from apgcn.io.feature_encoding import FeatureEncoding
+from apgcn.io.schema import TableSchema
 from apgcn.models.registry import config_class
 from apgcn.training.config import TrainingConfig
 
-FORMAT = 1
-PAGE, WEIGHTS, GRAPH = "model.json", "weights.safetensors", "graph.npz"
-
-
-@dataclass(frozen=True, eq=False)
-class SavedModel:
-    """A trained model, the graph it was trained on, and how its features are made of a table.
-
-    `encoding` and `schema` are None where features came as an array.
-    """
-
-    fitted: TrainedModel
-    graph: Graph
-    encoding: FeatureEncoding | None = None
-    schema: TableSchema | None = None
-
-
-def save_model(folder: Path, saved: SavedModel) -> None:
-    """Write a new folder, whole or not at all."""
-    with new_folder(Path(folder)) as partial:
-        fill(partial, saved)
-
-
-def fill(folder: Path, saved: SavedModel) -> None:
-    """Write into an existing folder."""
-    write_npz(folder / GRAPH, saved.graph)
-    describe(
-        folder,
-        saved.fitted,
-        name=saved.graph.name,
-        graph=fingerprint(saved.graph),
-        encoding=saved.encoding,
-        schema=saved.schema,
-    )
-
-
-def describe(
-    folder: Path,
-    fitted: TrainedModel,
-    *,
-    name: str,
-    graph: str,
-    encoding: FeatureEncoding | None = None,
-    schema: TableSchema | None = None,
-) -> None:
-    """Write the weights and what they mean into a folder that has the graph, of that name and fingerprint."""
-    from safetensors.torch import save as as_bytes
-
-    (folder / WEIGHTS).write_bytes(as_bytes({part: weight.contiguous() for part, weight in fitted.weights.items()}))
-    content = {
-        "format": FORMAT,
-        "apgcn": __version__,
-        "model": fitted.model.name,
-        "settings": vars(fitted.model),
-        "training": vars(fitted.training),
-        "classes": list(fitted.class_names),
-        "features": fitted.features,
-        "temperature": fitted.temperature,
-        "encoding": encoding.as_json() if encoding else None,
-        "reading": asdict(schema) if schema else None,
-        "graph": {"name": name, "fingerprint": graph},
-        "split": {"seed": fitted.split.seed} | {part: getattr(fitted.split, part).tolist() for part in SETS},
-        "notes": fitted.notes,
-        "checksums": {part: _checksum_of_file(folder / part) for part in (WEIGHTS, GRAPH)},
-    }
-    content["checksum"] = _checksum_of(content)
-    (folder / PAGE).write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-
-
+FORMAT = 2  # of model.json: 1 was written by apgcn 0.1
+METADATA_FILE, WEIGHTS_FILE, GRAPH_FILE = "model.json", "weights.safetensors", "graph.npz"
 SETS = ("train", "stopping", "test")
 
 
-def load_model(folder: Path) -> SavedModel:
+@dataclass(frozen=True, eq=False)
+class ModelBundle:
+    """A trained model, the graph it was trained on, and the encoding of its features.
+
+    Attributes
+    ----------
+    model : TrainedModel
+    graph : Graph
+    encoding : FeatureEncoding or None
+        How the columns of a table become features; None where features came as an array.
+    schema : TableSchema or None
+        Which columns hold ids, labels and edges; None where features came as an array.
+    feature_names : tuple of str
+        Column names of an array of features, as scikit-learn records them; may be empty.
+    """
+
+    model: TrainedModel
+    graph: Graph
+    encoding: FeatureEncoding | None = None
+    schema: TableSchema | None = None
+    feature_names: tuple[str, ...] = ()
+
+
+def save_model(folder: Path, bundle: ModelBundle) -> None:
+    """Write a new folder; after an error nothing of it is left."""
+    with new_folder(Path(folder)) as partial:
+        write_bundle(partial, bundle)
+
+
+def write_bundle(folder: Path, bundle: ModelBundle) -> None:
+    """Write a bundle into an existing folder."""
+    write_npz(folder / GRAPH_FILE, bundle.graph)
+    write_model(
+        folder,
+        bundle.model,
+        graph_name=bundle.graph.name,
+        graph_fingerprint=fingerprint(bundle.graph),
+        encoding=bundle.encoding,
+        schema=bundle.schema,
+        feature_names=bundle.feature_names,
+    )
+
+
+def write_model(
+    folder: Path,
+    model: TrainedModel,
+    *,
+    graph_name: str,
+    graph_fingerprint: str,
+    encoding: FeatureEncoding | None = None,
+    schema: TableSchema | None = None,
+    feature_names: Sequence[str] = (),
+) -> None:
+    """Write the weights and model.json into a folder that has the graph already."""
+    from safetensors.torch import save as to_bytes
+
+    weights = {name: weight.contiguous() for name, weight in model.weights.items()}
+    (folder / WEIGHTS_FILE).write_bytes(to_bytes(weights))
+    content = {
+        "format": FORMAT,
+        "apgcn": __version__,
+        "model": model.config.name,
+        "hyperparameters": vars(model.config),
+        "training": vars(model.training),
+        "classes": list(model.class_names),
+        "num_features": model.num_features,
+        "feature_names": list(feature_names),
+        "temperature": model.temperature,
+        "encoding": encoding.as_json() if encoding else None,
+        "schema": asdict(schema) if schema else None,
+        "graph": {"name": graph_name, "fingerprint": graph_fingerprint},
+        "split": {"seed": model.split.seed} | {name: getattr(model.split, name).tolist() for name in SETS},
+        "metrics": model.metrics,
+        "checksums": {name: _file_checksum(folder / name) for name in (WEIGHTS_FILE, GRAPH_FILE)},
+    }
+    content["checksum"] = _json_checksum(content)
+    (folder / METADATA_FILE).write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def load_model(folder: Path) -> ModelBundle:
     """Read a folder that `save_model` wrote.
 
     Raises
     ------
     MissingFile
-        If there is none, or a file of it is missing.
+        If the folder or one of its files is missing.
     BrokenFile
-        If a file was altered or cut off, or was written by a version that this one does not know.
+        If a file was altered or truncated, or was written in another format.
     """
     folder = Path(folder)
-    content = _page(folder)
+    content = _read_metadata(folder)
     try:
-        for name in (WEIGHTS, GRAPH):
-            if _checksum_of_file(folder / name) != content["checksums"][name]:
+        for name in (WEIGHTS_FILE, GRAPH_FILE):
+            if _file_checksum(folder / name) != content["checksums"][name]:
                 raise BrokenFile(
-                    f"{folder / name} must be as it was saved, but it was altered or cut off; train again."
+                    f"{folder / name} must have the checksum of {METADATA_FILE}, but it was altered or truncated; fit "
+                    "the model again."
                 )
-        return _loaded(folder, content)
+        return _read_bundle(folder, content)
     except (MissingFile, BrokenFile):
         raise
     except ApgcnError as error:
         raise BrokenFile(f"{folder} cannot be loaded by apgcn {__version__}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RuntimeError) as error:
-        raise BrokenFile(f"{folder} is no model that apgcn {__version__} knows ({error!r}).") from error
+        raise BrokenFile(
+            f"{folder} must be a model that apgcn {__version__} can load, but it is not ({error!r})."
+        ) from error
 
 
 def fingerprint(graph: Graph) -> str:
-    """The same for two graphs with the same nodes, edges, features and labels."""
+    """A hash that is equal for two graphs with the same nodes, edges, features and labels."""
     features = graph.features
-    parts = (features,) if isinstance(features, np.ndarray) else (features.data, features.indices, features.indptr)
-    arrays = (graph.adjacency.data, graph.adjacency.indices, graph.adjacency.indptr, *parts, graph.labels)
+    feature_arrays = (
+        (features,) if isinstance(features, np.ndarray) else (features.data, features.indices, features.indptr)
+    )
+    arrays = (graph.adjacency.data, graph.adjacency.indices, graph.adjacency.indptr, *feature_arrays, graph.labels)
     names = graph.class_names, graph.node_names
-    return fingerprint_of((np.ascontiguousarray(array) for array in arrays), *names, features.shape)
+    return fingerprint_arrays((np.ascontiguousarray(array) for array in arrays), *names, features.shape)
 
 
-def fingerprint_of(
-    pieces: Iterable[np.ndarray],
+def fingerprint_arrays(
+    chunks: Iterable[np.ndarray],
     class_names: Sequence[str],
     node_names: Sequence[str] | None,
     shape: Sequence[int],
 ) -> str:
-    """The same from the arrays of a graph, each in one or more pieces."""
+    """`fingerprint` from the arrays of a graph, each in one or more chunks."""
     digest = hashlib.sha256()
-    for piece in pieces:
-        digest.update(piece.tobytes())
+    for chunk in chunks:
+        digest.update(chunk.tobytes())
     digest.update(json.dumps([class_names, node_names, list(shape)]).encode())
     return digest.hexdigest()
 
 
-def _page(folder: Path) -> dict[str, Any]:
-    """What model.json says, if it says what it said when it was written."""
-    if not (folder / PAGE).is_file():
-        benchmark = (folder / "summary.json").is_file()
-        why = "it has runs of a benchmark, which are kept to be read" if benchmark else f"there is no {PAGE} in it"
-        raise MissingFile(f"{folder} must be the folder of a model of one's own graph, but {why}.")
+def _read_metadata(folder: Path) -> dict[str, Any]:
+    """The content of model.json, if its format and checksum are right."""
+    path = folder / METADATA_FILE
+    if not path.is_file():
+        is_benchmark = (folder / "summary.json").is_file()
+        reason = "it has results of benchmark runs" if is_benchmark else f"there is no {METADATA_FILE} in it"
+        raise MissingFile(f"{folder} must be the folder of a model that `apgcn fit` wrote, but {reason}.")
     try:
-        content = json.loads(_bytes(folder / PAGE))
-        told = content.pop("checksum")
-        version, known = content["apgcn"], content["format"]
+        content = json.loads(_read_bytes(path))
+        checksum = content.pop("checksum")
+        version, file_format = content["apgcn"], content["format"]
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-        raise BrokenFile(f"{folder / PAGE} must describe a trained model, but cannot be read ({error!r}).") from error
-    if known != FORMAT:
-        raise BrokenFile(
-            f"{folder} was saved by apgcn {version} in a form that {__version__} does not know; use that version."
-        )
-    if _checksum_of(content) != told:
-        raise BrokenFile(f"{folder / PAGE} must be as it was saved, but it was altered; train again.")
+        raise BrokenFile(f"{path} must describe a trained model, but cannot be read ({error!r}).") from error
+    if file_format != FORMAT:
+        is_older = isinstance(file_format, int) and file_format < FORMAT
+        advice = f"fit it again with apgcn {__version__}" if is_older else "install that version"
+        raise BrokenFile(f"{folder}: this model was saved by apgcn {version}; {advice}.")
+    if _json_checksum(content) != checksum:
+        raise BrokenFile(f"{path} must have its own checksum, but it was altered; fit the model again.")
     return content
 
 
-def _loaded(folder: Path, content: Mapping[str, Any]) -> SavedModel:
+def _read_bundle(folder: Path, content: Mapping[str, Any]) -> ModelBundle:
     from safetensors import SafetensorError
     from safetensors.torch import load
 
     try:
-        weights = load(_bytes(folder / WEIGHTS))
+        weights = load(_read_bytes(folder / WEIGHTS_FILE))
     except SafetensorError as error:
-        raise BrokenFile(f"{folder / WEIGHTS} is not a file of weights ({error}).") from error
-    graph = read_npz(folder / GRAPH, name=str(content["graph"]["name"]))
+        raise BrokenFile(f"{folder / WEIGHTS_FILE} must be a safetensors file, but is not ({error}).") from error
+    graph = read_npz(folder / GRAPH_FILE, name=str(content["graph"]["name"]))
     if fingerprint(graph) != content["graph"]["fingerprint"]:
-        raise BrokenFile(f"{folder / GRAPH} is not the graph that the model was trained on.")
+        raise BrokenFile(f"{folder / GRAPH_FILE} must be the graph that the model was trained on, but it is another.")
     sets = {name: np.array(content["split"][name], dtype=np.int64) for name in SETS}
-    fitted = TrainedModel(
-        model=_settings(config_class(content["model"]), content["settings"]),
-        training=_settings(TrainingConfig, content["training"]),
+    metrics = content["metrics"]
+    model = TrainedModel(
+        config=_build_config(config_class(content["model"]), content["hyperparameters"]),
+        training=_build_config(TrainingConfig, content["training"]),
         weights=weights,
         class_names=tuple(content["classes"]),
-        features=graph.num_features,
+        num_features=graph.num_features,
         temperature=float(content["temperature"]),
         split=Split(seed=int(content["split"]["seed"]), **sets),
-        notes={**content["notes"], "epochs": [int(epochs) for epochs in content["notes"]["epochs"]]},
+        metrics={**metrics, "epochs": [int(epochs) for epochs in metrics["epochs"]]},
     )
-    _check(fitted, graph)
-    encoding, schema = content["encoding"], content["reading"]
-    return SavedModel(
-        fitted=fitted,
+    _check_consistency(model, graph)
+    encoding, schema = content["encoding"], content["schema"]
+    return ModelBundle(
+        model=model,
         graph=graph,
         encoding=FeatureEncoding.from_json(encoding) if encoding else None,
         schema=TableSchema(**schema) if schema else None,
+        feature_names=tuple(str(name) for name in content["feature_names"]),
     )
 
 
-def _check(fitted: TrainedModel, graph: Graph) -> None:
-    """Whether the parts of a folder are about the same model and graph."""
-    if not 0 < fitted.temperature < float("inf"):
-        raise InvalidInput(f"temperature must be a number above 0, got {fitted.temperature}.")
-    if fitted.class_names != graph.class_names:
+def _check_consistency(model: TrainedModel, graph: Graph) -> None:
+    """Check that the model belongs to the graph and the weights to the model."""
+    if not 0 < model.temperature < float("inf"):
+        raise InvalidInput(f"temperature must be a number above 0, got {model.temperature}.")
+    if model.class_names != graph.class_names:
         raise InvalidInput("the classes of the model must be those of its graph.")
     for name in SETS:
-        nodes = getattr(fitted.split, name)
+        nodes = getattr(model.split, name)
         if nodes.ndim != 1 or (len(nodes) and not 0 <= nodes.min() <= nodes.max() < graph.num_nodes):
             raise InvalidInput(f"the split's {name} nodes must be nodes of the graph.")
-    alone = Graph(np.zeros((1, 1)), np.zeros((1, graph.num_features)), name=graph.name, class_names=graph.class_names)
-    fitted.built(alone)  # do the weights fit? which a graph of one node shows as well
+    model.build_without_graph()  # raises an error where the shapes of the weights are wrong
 
 
-def _settings(kind: Any, given: Mapping[str, Any]) -> Any:
-    unknown = set(given) - {one.name for one in fields(kind)}
+def _build_config(cls: Any, values: Mapping[str, Any]) -> Any:
+    unknown = set(values) - {field.name for field in fields(cls)}
     if unknown:
-        raise InvalidInput(f"settings {', '.join(sorted(unknown))} are not known to this version.")
-    return kind(**given)
+        raise InvalidInput(f"hyperparameters {', '.join(sorted(unknown))} are not known to this version.")
+    return cls(**values)
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise MissingFile(
-            f"{path} must be a file of a trained model, but cannot be read ({error.strerror})."
-        ) from error
+        raise _missing(path, error) from error
 
 
-def _checksum_of_file(path: Path) -> str:
+def _file_checksum(path: Path) -> str:
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise MissingFile(
-            f"{path} must be a file of a trained model, but cannot be read ({error.strerror})."
-        ) from error
+        raise _missing(path, error) from error
 
 
-def _checksum(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def _missing(path: Path, error: OSError) -> MissingFile:
+    return MissingFile(f"{path} must be a file of a trained model, but cannot be read ({error.strerror}).")
 
 
-def _checksum_of(content: Mapping[str, Any]) -> str:
-    """Of what is said, whatever the spaces between."""
-    return _checksum(json.dumps(content, sort_keys=True).encode())
+def _json_checksum(content: Mapping[str, Any]) -> str:
+    """A checksum of the values, whatever the white space between them."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

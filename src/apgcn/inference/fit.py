@@ -1,25 +1,27 @@
-"""How is a model for one's own graph trained? Some initialisations of it, as one pack."""
+"""Training of a model for a user's graph: an ensemble of initialisations, calibrated and evaluated."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import softmax
 
 from apgcn.data.graph import Graph
 from apgcn.data.splits import Split
 from apgcn.errors import InvalidInput
-from apgcn.inference.calibration import temperature_for
-from apgcn.inference.evaluation import judged
+from apgcn.inference.evaluation import evaluate_split, fit_temperature
+from apgcn.inference.predictions import Predictions
 from apgcn.inference.trained_model import TrainedModel
 from apgcn.models.base import ModelConfig
 from apgcn.training.batching import train
 from apgcn.training.config import TrainingConfig
 from apgcn.training.runs import Run
+from apgcn.training.trainer import Progress
 
-NAME = "graph"  # for random numbers: what somebody calls the graph must not change what it learns
+GRAPH_NAME = "graph"  # in the key of each run: the name that a user gives the graph must not change the random numbers
 
 
 def fit(
@@ -28,33 +30,77 @@ def fit(
     model: ModelConfig,
     training: TrainingConfig,
     *,
-    initialisations: int = 1,
+    ensemble_size: int = 1,
     seed: int = 0,
     device: torch.device | str = "cpu",
-    progress: Any = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> TrainedModel:
-    """Train initialisations of a model as one pack; the stopping nodes also say how certain it may be."""
-    graph = replace(graph, name=NAME)
-    runs = [Run(split, init=seed + number, dataset=graph.name) for number in range(initialisations)]
+    """Train a model on a user's graph.
+
+    Parameters
+    ----------
+    graph : Graph
+    split : Split
+        See `stratified_split`. Its stopping nodes also fit the temperature.
+    model : ModelConfig
+        Such as `APGCNConfig()`.
+    training : TrainingConfig
+    ensemble_size : int
+        Number of initialisations, which are trained as one run batch; those that diverge are left out.
+    seed : int
+        The first initialisation.
+    device : "cpu" or "cuda"
+    progress : function, optional
+        See `apgcn.train`.
+
+    Raises
+    ------
+    InvalidInput
+        If all initialisations diverged.
+    """
+    return fit_predict(
+        graph, split, model, training, ensemble_size=ensemble_size, seed=seed, device=device, progress=progress
+    )[0]
+
+
+def fit_predict(
+    graph: Graph,
+    split: Split,
+    model: ModelConfig,
+    training: TrainingConfig,
+    *,
+    ensemble_size: int = 1,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    progress: Callable[[Progress], None] | None = None,
+) -> tuple[TrainedModel, Predictions]:
+    """`fit`, and the predictions for all nodes that the training has computed with the best weights."""
+    graph = replace(graph, name=GRAPH_NAME)
+    runs = [Run(split, init=seed + number, dataset=graph.name) for number in range(ensemble_size)]
     results = train(graph, runs, model, training, device=device, progress=progress)
     finite = [result for result in results if result.best_epoch > 0]
     if not finite:
         raise InvalidInput("the loss was never finite; make learning_rate or l2 smaller, or scale the features.")
-    fitted = TrainedModel(
-        model=model,
+    logits = np.stack([result.logits for result in finite])
+    temperature = fit_temperature(logits[:, split.stopping], graph.labels[split.stopping])
+    predictions = Predictions.from_ensemble(
+        softmax(logits / temperature, axis=-1),
+        np.stack([result.steps for result in finite]),
+        np.stack([result.remainder for result in finite]),
+    )
+    trained_model = TrainedModel(
+        config=model,
         training=training,
         weights={name: torch.cat([result.weights[name] for result in finite]) for name in finite[0].weights},
         class_names=graph.class_names,
-        features=graph.num_features,
+        num_features=graph.num_features,
         split=split,
-        temperature=temperature_for(
-            np.stack([result.logits[split.stopping] for result in finite]), graph.labels[split.stopping]
-        ),
-        notes={
+        temperature=temperature,
+        metrics={
             "epochs": [result.epochs for result in finite],
             "best_epoch": [result.best_epoch for result in finite],
             "diverged": len(results) - len(finite),
+            **evaluate_split(predictions, graph, split),
         },
     )
-    fitted.notes.update(judged(fitted.predict(graph, device=device), graph, split))
-    return fitted
+    return trained_model, predictions

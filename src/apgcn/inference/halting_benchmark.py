@@ -1,4 +1,4 @@
-"""How long does listening take, and how long when every node takes all steps? Timed in turns, on one thread."""
+"""Accuracy and cost of adaptive propagation: for several penalties, and timed against all steps of all nodes."""
 
 from __future__ import annotations
 
@@ -11,65 +11,71 @@ import numpy as np
 
 from apgcn._utils.validation import check_number
 from apgcn.errors import InvalidInput
-from apgcn.inference.bundle import SavedModel
+from apgcn.inference.bundle import ModelBundle
 from apgcn.inference.fit import fit
 from apgcn.inference.lazy_predictor import LazyPredictor
-from apgcn.inference.lazy_propagation import LazyGraph, LazyModel, PropagationCost, ask
+from apgcn.inference.lazy_propagation import PropagationCost, lazy_propagate
 from apgcn.models.apgcn import APGCNConfig
-from apgcn.ops.devices import one_thread
-from apgcn.ops.kernels.adaptive_propagation import Halting
+from apgcn.ops.devices import single_thread
 
 
-class Compared(NamedTuple):
-    """What listening costs, and what it costs when every node takes all steps; seconds on one thread of a processor."""
+class PropagationTiming(NamedTuple):
+    """Cost and seconds of an adaptive propagation, and of one with all steps, on one CPU thread."""
 
-    work: PropagationCost
-    fixed: PropagationCost
+    cost: PropagationCost
+    full_cost: PropagationCost
     seconds: float
-    fixed_seconds: float
+    full_seconds: float
 
     def __str__(self) -> str:
-        own, every = 1000 * self.seconds, 1000 * self.fixed_seconds
-        took = f"listening took {own:.1f} ms, all steps of all nodes {every:.1f} ms"
-        small = "" if own < 1.1 * every else ": here keeping track costs more than it saves"
-        return f"{self.work.beside(self.fixed)}; {took}{small}"
+        seconds = f"{1000 * self.seconds:.1f} ms against {1000 * self.full_seconds:.1f} ms for all steps of all nodes"
+        return f"{self.cost.relative_to(self.full_cost)}; the propagation took {seconds}"
 
 
-def compare(asker: LazyPredictor, *, rounds: int = 3) -> Compared:
-    """Let all nodes listen as they want, and all steps, in turns, and look at the clock; the least time counts.
+def time_propagation(predictor: LazyPredictor, *, repeats: int = 3) -> PropagationTiming:
+    """Time the propagation of all nodes against one with all steps; the smallest of `repeats` times counts.
 
-    Seeds are computed before, and both have been done once before the first look. All steps are taken by the fastest
-    loop there is for a question: that of nodes which freeze, and which never halt.
+    z^0 is computed beforehand. All steps are timed with the fastest lazy kernel: frozen states that never halt.
     """
-    every = np.arange(asker.heard.nodes)
-    seconds, work = [0.0, 0.0], PropagationCost(0, 0, 0, 0)
-    with one_thread(), np.errstate(over="ignore", invalid="ignore"):
-        for number in range(asker.initialisations):
-            own = asker.listeners(number)
-            own = own._replace(z0=_always(asker.z0(every, number)))
-            never = own._replace(halting=Halting(own.halting.steps, epsilon=-np.inf, freeze=True))
-            work = work + ask(asker.heard, own, every).work
-            ask(asker.heard, never, every)
-            times = [[_seconds(asker.heard, one, every) for one in (own, never)] for _ in range(rounds)]
-            seconds = [so_far + min(took) for so_far, took in zip(seconds, zip(*times, strict=True), strict=True)]
-    return Compared(work, asker.fixed, *seconds)
+    nodes = np.arange(predictor.lazy_graph.num_nodes)
+    seconds, cost = [0.0, 0.0], PropagationCost(0, 0, 0, 0)
+    with single_thread(), np.errstate(over="ignore", invalid="ignore"):
+        for number in range(predictor.ensemble_size):
+            model = predictor.lazy_model(number).with_z0(predictor.z0(nodes, number))
+            full_model = model.without_halting()
+            cost = cost + lazy_propagate(predictor.lazy_graph, model, nodes).cost
+            times = time_in_turns(
+                lambda model=model: lazy_propagate(predictor.lazy_graph, model, nodes),
+                lambda model=full_model: lazy_propagate(predictor.lazy_graph, model, nodes),
+                repeats=repeats,
+            )
+            seconds = [total + times_of_model.min() for total, times_of_model in zip(seconds, times, strict=True)]
+    return PropagationTiming(cost, predictor.full_cost, *(float(total) for total in seconds))
 
 
-def _seconds(heard: LazyGraph, listeners: LazyModel, nodes: np.ndarray) -> float:
-    started = time.perf_counter()
-    ask(heard, listeners, nodes)
-    return time.perf_counter() - started
+def time_in_turns(*functions: Callable[[], object], repeats: int) -> np.ndarray:
+    """Seconds of functions that are called in turns, (functions, repeats); a first turn as warm-up is not timed."""
+    times = np.empty((len(functions), repeats + 1))
+    for turn in range(repeats + 1):
+        for number, function in enumerate(functions):
+            start = time.perf_counter()
+            function()
+            times[number, turn] = time.perf_counter() - start
+    return times[:, 1:]
 
 
-def _always(z0: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda rows: z0
+class PenaltyPoint(NamedTuple):
+    """Accuracy and cost of a model that was trained with one penalty.
 
-
-class Point(NamedTuple):
-    """A model with one price of a step.
-
-    `accuracy` is that of the test nodes, or, if there are none, of those that said when to stop; `messages` the share
-    that was computed of those of all steps, None where nobody counted.
+    Attributes
+    ----------
+    penalty : float
+    accuracy : float
+        On test nodes, or on stopping nodes if there are none.
+    steps : float
+        The mean K.
+    messages : float or None
+        Computed messages as a fraction of those of all steps; None where they were not counted.
     """
 
     penalty: float
@@ -78,30 +84,30 @@ class Point(NamedTuple):
     messages: float | None
 
 
-def curve(saved: SavedModel, penalties: Sequence[float], *, tell: Callable[[Point], None] | None = None) -> list[Point]:
-    """Train the model anew with each penalty, as it was trained, and see how good it is and what it costs.
+def penalty_curve(
+    bundle: ModelBundle, penalties: Sequence[float], *, callback: Callable[[PenaltyPoint], None] | None = None
+) -> list[PenaltyPoint]:
+    """Train the model of a bundle again with each penalty, on the same split, and measure accuracy and cost.
 
-    `tell` is told each point when it is found.
+    `callback` is called with each point.
     """
-    fitted, points = saved.fitted, []
-    if not isinstance(fitted.model, APGCNConfig):
-        raise InvalidInput(f"only nodes that halt have a price of a step, but the model is {fitted.model.title}.")
+    model, graph, points = bundle.model, bundle.graph, []
+    if not isinstance(model.config, APGCNConfig):
+        raise InvalidInput(f"a model must have a halting unit to have a penalty, but it is {model.config.title}.")
     for penalty in penalties:
         check_number("penalty", penalty)
+    evaluated_set = "test" if len(model.split.test) else "stopping"
     for penalty in penalties:
-        model = replace(fitted.model, penalty=penalty)
-        other = fit(
-            saved.graph,
-            fitted.split,
-            model,
-            fitted.training,
-            initialisations=fitted.initialisations,
-            seed=fitted.split.seed,
+        config = replace(model.config, penalty=penalty)
+        retrained = fit(
+            graph, model.split, config, model.training, ensemble_size=model.ensemble_size, seed=model.split.seed
         )
-        said = other.predict(saved.graph)
-        held = other.notes["test" if len(fitted.split.test) else "stopping"]
-        share = said.work.messages / max(1, said.fixed.messages) if said.work and said.fixed else None
-        points.append(Point(penalty, held["accuracy"], float(said.steps.mean()), share))
-        if tell:
-            tell(points[-1])
+        predictions = retrained.predict(graph)
+        messages = None
+        if predictions.cost and predictions.full_cost:
+            messages = predictions.cost.messages / max(1, predictions.full_cost.messages)
+        accuracy = retrained.metrics[evaluated_set]["accuracy"]
+        points.append(PenaltyPoint(penalty, accuracy, float(predictions.steps.mean()), messages))
+        if callback:
+            callback(points[-1])
     return points

@@ -1,4 +1,9 @@
-"""What did an answer cost? Counted, and beside what all steps of all nodes cost."""
+"""Lazy propagation: only the node states that a prediction depends on are computed.
+
+A node that is still propagating needs the states of its in-neighbours after the step before, and these need the states
+of theirs. Each state is computed when a node that has not halted needs it, and only once. `PropagationCost` counts the
+operations.
+"""
 
 from __future__ import annotations
 
@@ -12,305 +17,342 @@ import numpy as np
 from scipy import sparse
 
 from apgcn.ops.device_graph import adjacency_with_self_loops
-from apgcn.ops.kernels.adaptive_propagation import Halting
+from apgcn.ops.kernels.autograd import HaltingParameters
 
 
 class PropagationCost(NamedTuple):
-    """What an answer cost.
+    """Number of operations of a propagation.
 
     Attributes
     ----------
     node_steps : int
-        How many states z_j^k were computed, k >= 1.
+        States z_j^k that were computed, k >= 1.
     messages : int
-        How many times a node heard another one.
+        Messages from an in-neighbour, self-loops not counted.
     multiply_adds : int
-        Of listening: messages, a node's own voice, and the halting unit.
-    seeds : int
-        For how many nodes z^0 was computed.
+        Of the propagation: messages, self-loops and the halting unit.
+    z0_nodes : int
+        Nodes for which z^0 was computed.
     """
 
     node_steps: int
     messages: int
     multiply_adds: int
-    z0: int
+    z0_nodes: int
 
     @classmethod
-    def of(cls, node_steps: int, messages: int, *, channels: int, z0: int) -> PropagationCost:
-        return cls(node_steps, messages, channels * (messages + 2 * node_steps), z0)
+    def from_counts(cls, node_steps: int, messages: int, *, channels: int, z0_nodes: int) -> PropagationCost:
+        """The cost of so many states and messages of so many channels."""
+        return cls(node_steps, messages, channels * (messages + 2 * node_steps), z0_nodes)
 
     @classmethod
-    def fixed(cls, *, nodes: int, edges: int, steps: int, channels: int) -> PropagationCost:
-        """When every node takes all steps; `edges` counts each direction."""
-        return cls.of(steps * nodes, steps * edges, channels=channels, z0=nodes)
+    def all_steps(cls, *, nodes: int, edges: int, steps: int, channels: int) -> PropagationCost:
+        """The cost when every node takes all steps; `edges` counts each direction."""
+        return cls.from_counts(steps * nodes, steps * edges, channels=channels, z0_nodes=nodes)
 
-    def beside(self, fixed: PropagationCost) -> str:
-        """What it cost beside what all steps of all nodes cost, in words."""
-        parts = (
-            f"{cost:,} of {whole:,} {what} ({_percent(cost, whole)})"
-            for cost, whole, what in (
-                (self.node_steps, fixed.node_steps, "node-steps"),
-                (self.messages, fixed.messages, "messages"),
-                (self.multiply_adds, fixed.multiply_adds, "multiply-adds"),
+    def relative_to(self, full: PropagationCost) -> str:
+        """A sentence that compares it with the cost of all steps of all nodes."""
+        comparisons = (
+            f"{count:,} of {total:,} {name} ({_percent(count, total)})"
+            for count, total, name in (
+                (self.node_steps, full.node_steps, "node-steps"),
+                (self.messages, full.messages, "messages"),
+                (self.multiply_adds, full.multiply_adds, "multiply-adds"),
             )
         )
-        return "computed " + ", ".join(parts)
+        return "computed " + ", ".join(comparisons)
 
     def __add__(self, other: PropagationCost) -> PropagationCost:  # type: ignore[override]
-        return PropagationCost(*(one + more for one, more in zip(self, other, strict=True)))
+        return PropagationCost(*(first + second for first, second in zip(self, other, strict=True)))
 
 
-def _percent(part: int, whole: int) -> str:
-    percent = 100 * part / max(1, whole)
+def _percent(part: int, total: int) -> str:
+    percent = 100 * part / max(1, total)
     return f"{percent:.1f} %" if percent >= 0.05 or not part else "under 0.1 %"
 
 
-LANES = 8  # floats that a processor handles at once: channels are filled up with zeros
-MAX_STEPS = 255  # that a question may go down: each is a call within a call
-NODE, SEED = 4, 64  # messages cost about as much as a step of a node that hears nobody, and as z^0
-GENEROUS = 1.5  # messages cost about as much as to look whether one is needed (eight channels, a million nodes)
+SIMD_WIDTH = 8  # floats per CPU instruction: channels are padded with zeros to a multiple of it
+MAX_STEPS = 255  # limit of the recursion over steps
+NODE_COST, Z0_COST = 4, 64  # a step of a node without in-neighbours, and z^0 of a node, in messages
+FULL_STEP_RATIO = 1.5  # finding out whether a message is needed, in messages (eight channels, a million nodes)
 
 
 @dataclass(frozen=True, eq=False)
 class LazyGraph:
-    """Who hears whom, ready to be asked: A = S W S, with W the weights of the edges and 1 for a node's own voice.
+    """Normalised adjacency A = S W S in CSR, with W the edge weights and 1 for each self-loop.
 
     Attributes
     ----------
-    pointers : array of shape (nodes + 1,)
-    columns, weights : arrays of shape (entries,)
-    scale : array of shape (nodes,)
+    indptr : array of shape (nodes + 1,)
+    indices, weights : arrays of shape (nnz,)
+        Row i lists the in-neighbours of node i and i itself.
+    deg_inv_sqrt : array of shape (nodes,)
         S = D^-1/2, D the row sums of W.
 
-    It lends memory to questions, and keeps what they give back for the next.
+    It also keeps buffers of finished propagations, which the next ones reuse.
     """
 
-    pointers: np.ndarray
-    columns: np.ndarray
+    indptr: np.ndarray
+    indices: np.ndarray
     weights: np.ndarray
-    scale: np.ndarray
-    _rooms: list[np.ndarray] = field(default_factory=list, repr=False)
+    deg_inv_sqrt: np.ndarray
+    _buffers: list[np.ndarray] = field(default_factory=list, repr=False)
 
     @classmethod
-    def of(cls, adjacency: sparse.csr_matrix) -> LazyGraph:
-        """From an adjacency whose entry (i, j) is the edge from i to j."""
-        heard = adjacency_with_self_loops(adjacency)
-        weights = heard.data.astype(np.float32)
-        size = "u4" if heard.nnz < 2**31 else "u8"
-        scale = (1 / np.sqrt(np.add.reduceat(weights, heard.indptr[:-1]))).astype(np.float32)
-        return cls(heard.indptr.astype(size), heard.indices.astype(size), weights, scale)
+    def from_adjacency(cls, adjacency: sparse.csr_matrix) -> LazyGraph:
+        """Build it from an adjacency matrix whose entry (i, j) is the edge from i to j."""
+        matrix = adjacency_with_self_loops(adjacency)
+        weights = matrix.data.astype(np.float32)
+        dtype = "u4" if matrix.nnz < 2**31 else "u8"
+        deg_inv_sqrt = (1 / np.sqrt(np.add.reduceat(weights, matrix.indptr[:-1]))).astype(np.float32)
+        return cls(matrix.indptr.astype(dtype), matrix.indices.astype(dtype), weights, deg_inv_sqrt)
 
     @property
-    def nodes(self) -> int:
-        return len(self.scale)
-
-    def room(self, width: int) -> np.ndarray:
-        """Memory for a row of each node, with whatever is in it; what nobody writes to is not taken."""
-        while self._rooms:
-            with suppress(IndexError):  # another thread took it
-                there = self._rooms.pop()
-                if there.shape[1] == width:
-                    return there
-        return np.empty((self.nodes, width), np.float32)
-
-    def give_back(self, rooms: Iterable[np.ndarray]) -> None:
-        """Memory that is not needed any more."""
-        self._rooms.extend(rooms)
+    def num_nodes(self) -> int:
+        return len(self.deg_inv_sqrt)
 
     @property
-    def edges(self) -> int:
-        """In one direction each, nobody's own voice among them."""
-        return len(self.columns) - self.nodes
+    def num_edges(self) -> int:
+        """Number of directed edges, self-loops not counted."""
+        return len(self.indices) - self.num_nodes
 
     @cached_property
-    def degrees(self) -> np.ndarray:
-        """How many others each node hears."""
-        return np.diff(self.pointers.astype(np.int64)) - 1
+    def in_degrees(self) -> np.ndarray:
+        """Number of in-neighbours of each node, itself not counted."""
+        return np.diff(self.indptr.astype(np.int64)) - 1
+
+    def take_buffer(self, width: int) -> np.ndarray:
+        """An uninitialised array of shape (nodes, width); rows that are never written occupy no memory."""
+        while self._buffers:
+            with suppress(IndexError):  # another thread took the last one
+                buffer = self._buffers.pop()
+                if buffer.shape[1] == width:
+                    return buffer
+        return np.empty((self.num_nodes, width), np.float32)
+
+    def release_buffers(self, buffers: Iterable[np.ndarray]) -> None:
+        """Return buffers that are no longer used."""
+        self._buffers.extend(buffers)
 
 
 class LazyModel(NamedTuple):
-    """How the nodes of one network listen: z^k = decay A z^(k-1) + home z^0, h = sigmoid(z Q + q).
+    """Propagation of one trained network: z^k = adjacency_weight A z^(k-1) + z0_weight z^0, h = sigmoid(z Q + q).
 
-    `z0(rows)` gives z^0 of some nodes, (rows, channels).
+    Attributes
+    ----------
+    z0 : function
+        `z0(nodes)` computes z^0 of some nodes, (nodes, channels).
+    halting_weight : array of shape (channels,)
+        Q.
+    halting_bias : float
+        q.
+    halting : HaltingParameters
+    adjacency_weight, z0_weight : float
     """
 
     z0: Callable[[np.ndarray], np.ndarray]
-    unit: np.ndarray
-    bias: float
-    halting: Halting
-    decay: float = 1.0
-    home: float = 0.0
+    halting_weight: np.ndarray
+    halting_bias: float
+    halting: HaltingParameters
+    adjacency_weight: float = 1.0
+    z0_weight: float = 0.0
+
+    def with_z0(self, z0: np.ndarray) -> LazyModel:
+        """The same model when z^0 of all nodes, (nodes, channels), is known."""
+        return self._replace(z0=lambda nodes: z0 if len(nodes) == len(z0) else z0[nodes])
+
+    def without_halting(self) -> LazyModel:
+        """The same model when every node takes all steps; with frozen states, for which the kernel is fastest."""
+        return self._replace(halting=HaltingParameters(self.halting.max_steps, epsilon=-np.inf, freeze_halted=True))
 
 
 class LazyOutput(NamedTuple):
-    """For every node that asked: output (asked, channels), steps and remainder (asked,), and what all of it cost."""
+    """Output of the requested nodes: output (nodes, channels), steps and remainder (nodes,), and the total cost."""
 
     output: np.ndarray
     steps: np.ndarray
     remainder: np.ndarray
-    work: PropagationCost
+    cost: PropagationCost
 
 
-def ask(heard: LazyGraph, listeners: LazyModel, nodes: np.ndarray, *, generous: float = GENEROUS) -> LazyOutput:
-    """Let some nodes, each named once, listen until they halt; at most `MAX_STEPS` steps.
+def lazy_propagate(
+    graph: LazyGraph, model: LazyModel, nodes: np.ndarray, *, full_step_ratio: float = FULL_STEP_RATIO
+) -> LazyOutput:
+    """Propagate until the requested nodes have halted, at most `MAX_STEPS` steps.
 
-    Where what others lack of a step costs less than `generous` times the messages of those who need some of it, all of
-    it is computed, and nobody looks who needs what; with 0 nothing is computed that nobody needs.
+    Parameters
+    ----------
+    graph : LazyGraph
+    model : LazyModel
+    nodes : array of shape (m,)
+        Distinct nodes.
+    full_step_ratio : float
+        A step is computed for all nodes where the states that no node needs cost less than this many times the
+        messages of the nodes that need some of it: finding out what is needed would cost more. With 0 no unneeded
+        state is computed.
     """
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is the caller's business
-        return _Asking(heard, listeners, generous).answers(np.asarray(nodes, dtype=np.int64))
+    with np.errstate(over="ignore", invalid="ignore"):  # callers check for values that are not finite
+        return _LazyPropagation(graph, model, full_step_ratio).run(np.asarray(nodes, dtype=np.int64))
 
 
-class _Asking:
-    """States z_j^k, scaled as j says them, and how far each node is."""
+class _LazyPropagation:
+    """States of one propagation, and the last step that was computed of each node.
 
-    def __init__(self, heard: LazyGraph, listeners: LazyModel, generous: float):
+    States are stored as s_j z_j^k, scaled by `deg_inv_sqrt`, in which form in-neighbours are summed.
+    """
+
+    def __init__(self, graph: LazyGraph, model: LazyModel, full_step_ratio: float):
         from apgcn.ops.kernels.cpu import lazy
 
-        self._loops = lazy
-        self._heard, self._listeners, self._generous = heard, listeners, generous
-        halting, nodes = listeners.halting, heard.nodes
-        self._channels = len(listeners.unit)
-        self._width = -(-self._channels // LANES) * LANES
-        self._step, self._weigh = lazy.step_of(self._width, large=lazy.is_large(nodes, self._width))
-        self._filled, self._remainder = np.zeros(nodes, np.float32), np.empty(nodes, np.float32)
-        self._taken, self._reached = np.zeros(nodes, np.int16), np.full(nodes, -1, np.int16)
-        self._sums = heard.room(self._width)
-        self._levels: dict[int, np.ndarray] = {}  # states after so many steps, as long as somebody may need them
-        self._at = np.zeros(halting.steps + 1, np.int64)  # how many nodes have reached each level
-        self._missing = np.full(halting.steps + 1, heard.edges)  # the messages of those who have not
-        self._stamps, self._stamp = np.zeros(nodes, np.int32), 0
-        self._found, self._count = np.empty(nodes, np.int64), np.empty(1, np.int64)
+        self._kernels = lazy
+        self._graph, self._model, self._full_step_ratio = graph, model, full_step_ratio
+        max_steps, num_nodes = model.halting.max_steps, graph.num_nodes
+        self._channels = len(model.halting_weight)
+        self._width = -(-self._channels // SIMD_WIDTH) * SIMD_WIDTH
+        self._step, self._weigh = lazy.step_kernels(self._width, prefetch=lazy.exceeds_cache(num_nodes, self._width))
+        self._halting_sum, self._remainder = np.zeros(num_nodes, np.float32), np.empty(num_nodes, np.float32)
+        self._halting_steps = np.zeros(num_nodes, np.int16)  # K, 0 before a node has halted
+        self._last_step = np.full(num_nodes, -1, np.int16)  # of which the state was computed
+        self._output_sum = graph.take_buffer(self._width)
+        self._states: dict[int, np.ndarray] = {}  # by step, as long as a node may need them
+        self._num_computed = np.zeros(max_steps + 1, np.int64)  # nodes whose state after each step was computed
+        self._missing_messages = np.full(max_steps + 1, graph.num_edges)  # messages of all other nodes
+        self._visited, self._visit = np.zeros(num_nodes, np.int32), 0
+        self._neighbours, self._count = np.empty(num_nodes, np.int64), np.empty(1, np.int64)
         self._messages, self._node_steps = np.zeros(1, np.int64), 0
-        unit = np.zeros(self._width, np.float32)
-        unit[: self._channels] = listeners.unit
-        self._unit = unit
+        self._halting_weight = np.zeros(self._width, np.float32)
+        self._halting_weight[: self._channels] = model.halting_weight
 
-    def answers(self, asked: np.ndarray) -> LazyOutput:
-        """Let these listen until they halt."""
-        if self._listeners.halting.freeze and len(asked) == self._heard.nodes:
-            self._together()
+    def run(self, nodes: np.ndarray) -> LazyOutput:
+        """Propagate until these nodes have halted."""
+        if self._model.halting.freeze_halted and len(nodes) == self._graph.num_nodes:
+            self._run_all_frozen()
         else:
-            self._one_by_one(asked)
-        output = np.empty((len(asked), self._channels), np.float32)
-        self._loops.finish(asked, self._sums, self._heard.scale, self._taken, output)
-        self._heard.give_back([self._sums])
-        work = PropagationCost.of(
-            self._node_steps, int(self._messages[0]), channels=self._channels, z0=int(self._at[0])
+            self._run_nodes(nodes)
+        output = np.empty((len(nodes), self._channels), np.float32)
+        self._kernels.finalize_rows(nodes, self._output_sum, self._graph.deg_inv_sqrt, self._halting_steps, output)
+        self._graph.release_buffers([self._output_sum])
+        cost = PropagationCost.from_counts(
+            self._node_steps, int(self._messages[0]), channels=self._channels, z0_nodes=int(self._num_computed[0])
         )
-        return LazyOutput(output, self._taken[asked].astype(np.int64), self._remainder[asked], work)
+        return LazyOutput(output, self._halting_steps[nodes].astype(np.int64), self._remainder[nodes], cost)
 
-    def _together(self) -> None:
-        """All nodes, frozen: whoever listens hears what everybody says now, and memory for one step is enough."""
-        rows = np.arange(self._heard.nodes)
-        said, after = (self._heard.room(self._width) for _ in range(2))
-        self._begin(rows, said)
-        start = said.copy() if self._listeners.home else said
-        for level in range(1, self._listeners.halting.steps + 1):
-            self._take(rows, level, said, start, after, together=True)
-            rows = rows[: self._count[0]]
-            if not len(rows):
+    def _run_all_frozen(self) -> None:
+        """All nodes, frozen states: running nodes read the current states, so the memory of one step suffices."""
+        nodes = np.arange(self._graph.num_nodes)
+        states, new_states = (self._graph.take_buffer(self._width) for _ in range(2))
+        self._start(nodes, states)
+        z0 = states.copy() if self._model.z0_weight else states
+        for step in range(1, self._model.halting.max_steps + 1):
+            self._take_step(nodes, step, states, z0, new_states, in_place=True)
+            nodes = nodes[: self._count[0]]
+            if not len(nodes):
                 break
-        self._heard.give_back([said, after])
+        self._graph.release_buffers([states, new_states])
 
-    def _one_by_one(self, asked: np.ndarray) -> None:
-        listening = asked
-        for k in range(1, self._listeners.halting.steps + 1):
-            self._bring(listening, k)
-            listening = listening[self._taken[listening] == 0]
-            if not len(listening):
+    def _run_nodes(self, nodes: np.ndarray) -> None:
+        running = nodes
+        for step in range(1, self._model.halting.max_steps + 1):
+            self._require(running, step)
+            running = running[self._halting_steps[running] == 0]
+            if not len(running):
                 break
-        self._heard.give_back(self._levels.values())
+        self._graph.release_buffers(self._states.values())
 
-    def _level(self, number: int) -> np.ndarray:
-        if number not in self._levels:
-            self._levels[number] = self._heard.room(self._width)
-        return self._levels[number]
+    def _states_after(self, step: int) -> np.ndarray:
+        if step not in self._states:
+            self._states[step] = self._graph.take_buffer(self._width)
+        return self._states[step]
 
-    def _bring(self, rows: np.ndarray, level: int) -> None:
-        """See to it that the states of these nodes after step `level` are there."""
-        if self._at[level] == self._heard.nodes:
+    def _require(self, nodes: np.ndarray, step: int) -> None:
+        """Compute the states of these nodes after `step` where they were not computed before."""
+        if self._num_computed[step] == self._graph.num_nodes:
             return
-        rows = rows[self._reached[rows] < level]
-        if not len(rows):
+        nodes = nodes[self._last_step[nodes] < step]
+        if not len(nodes):
             return
-        if level == 0:
-            self._begin(rows, self._level(0))
+        if step == 0:
+            self._start(nodes, self._states_after(0))
             return
-        if self._listeners.halting.freeze:
-            self._bring(rows, level - 1)
-            halted = self._taken[rows] > 0
-            self._hold(rows[halted], level)
-            rows = rows[~halted]
-        self._bring(self._neighbours(rows, level - 1), level - 1)
-        if len(rows):
-            before = self._level(level - 1)
-            self._take(rows, level, before, self._levels.get(0, before), self._level(level))
-            self._arrive(rows, level)
+        if self._model.halting.freeze_halted:
+            self._require(nodes, step - 1)
+            halted = self._halting_steps[nodes] > 0
+            self._copy_frozen(nodes[halted], step)
+            nodes = nodes[~halted]
+        self._require(self._missing_in_neighbours(nodes, step - 1), step - 1)
+        if len(nodes):
+            states = self._states_after(step - 1)
+            self._take_step(nodes, step, states, self._states.get(0, states), self._states_after(step))
+            self._count_computed(nodes, step)
 
-    def _hold(self, rows: np.ndarray, level: int) -> None:
-        """Those who have halted say at this level, too, what they said at the one before."""
-        self._level(level)[rows] = self._level(level - 1)[rows]
-        self._reached[rows] = level
-        self._arrive(rows, level)
+    def _copy_frozen(self, nodes: np.ndarray, step: int) -> None:
+        """Nodes that have halted keep their state of the step before."""
+        self._states_after(step)[nodes] = self._states_after(step - 1)[nodes]
+        self._last_step[nodes] = step
+        self._count_computed(nodes, step)
 
-    def _begin(self, rows: np.ndarray, into: np.ndarray) -> None:
-        """Seeds, as they are said."""
-        if len(rows) == self._heard.nodes:  # in their order, which is faster
-            rows = np.arange(len(rows))
-        z0 = np.asarray(self._listeners.z0(rows), np.float32)
-        self._loops.begin(rows, z0, self._heard.scale, into, self._sums)
-        self._reached[rows] = 0
-        self._arrive(rows, 0)
+    def _start(self, nodes: np.ndarray, states: np.ndarray) -> None:
+        """Compute z^0."""
+        if len(nodes) == self._graph.num_nodes:  # in their order, which is faster
+            nodes = np.arange(len(nodes))
+        z0 = np.asarray(self._model.z0(nodes), np.float32)
+        self._kernels.initialize_rows(nodes, z0, self._graph.deg_inv_sqrt, states, self._output_sum)
+        self._last_step[nodes] = 0
+        self._count_computed(nodes, 0)
 
-    def _take(
+    def _take_step(
         self,
-        rows: np.ndarray,
-        level: int,
-        said: np.ndarray,
-        start: np.ndarray,
-        after: np.ndarray,
+        nodes: np.ndarray,
+        step: int,
+        states: np.ndarray,
+        z0: np.ndarray,
+        new_states: np.ndarray,
         *,
-        together: bool = False,
+        in_place: bool = False,
     ) -> None:
-        """One step of these rows."""
-        heard, given = self._heard, self._listeners
-        csr = heard.pointers, heard.columns, heard.weights, heard.scale
-        factors = np.float32(given.decay), np.float32(given.home)
-        answers = np.empty(len(rows), np.float32)
-        self._step(*csr, *factors, rows, said, start, after, self._unit, answers, self._messages)
-        h = 1 / (1 + np.exp(-(answers + np.float32(given.bias))))
-        limits = given.halting.steps, np.float32(given.halting.budget)
-        so_far = self._filled, self._taken, self._remainder, self._sums, self._reached
-        self._weigh(rows, h, level, *limits, said, after, together, *so_far, self._count)
-        self._node_steps += len(rows)
+        """One propagation step of these nodes, and its contribution to their output."""
+        graph, model = self._graph, self._model
+        csr = graph.indptr, graph.indices, graph.weights, graph.deg_inv_sqrt
+        factors = np.float32(model.adjacency_weight), np.float32(model.z0_weight)
+        scores = np.empty(len(nodes), np.float32)
+        self._step(*csr, *factors, nodes, states, z0, new_states, self._halting_weight, scores, self._messages)
+        h = 1 / (1 + np.exp(-(scores + np.float32(model.halting_bias))))
+        limits = model.halting.max_steps, np.float32(model.halting.budget)
+        totals = self._halting_sum, self._halting_steps, self._remainder, self._output_sum, self._last_step
+        self._weigh(nodes, h, step, *limits, states, new_states, in_place, *totals, self._count)
+        self._node_steps += len(nodes)
 
-    def _arrive(self, rows: np.ndarray, level: int) -> None:
-        """Count who is there.
+    def _count_computed(self, nodes: np.ndarray, step: int) -> None:
+        """Count the nodes whose state after `step` is now computed.
 
-        When those are who are at the level before, they hear nobody else, and nobody will ever ask for the levels
-        below: memory does not grow with the steps.
+        When these are all whose state after the step before is computed, they have no other in-neighbours, and the
+        states of earlier steps are never needed again: memory does not grow with the number of steps.
         """
-        self._at[level] += len(rows)
-        self._missing[level] -= self._messages_of(rows)
-        if level and self._at[level] == self._at[level - 1]:
-            below = [number for number in self._levels if number < level and (number or not self._listeners.home)]
-            self._heard.give_back([self._levels.pop(number) for number in below])
+        self._num_computed[step] += len(nodes)
+        self._missing_messages[step] -= self._num_messages(nodes)
+        if step and self._num_computed[step] == self._num_computed[step - 1]:
+            earlier = [number for number in self._states if number < step and (number or not self._model.z0_weight)]
+            self._graph.release_buffers([self._states.pop(number) for number in earlier])
 
-    def _messages_of(self, rows: np.ndarray) -> int:
-        return self._heard.edges if len(rows) == self._heard.nodes else int(self._heard.degrees[rows].sum())
+    def _num_messages(self, nodes: np.ndarray) -> int:
+        every_node = len(nodes) == self._graph.num_nodes
+        return self._graph.num_edges if every_node else int(self._graph.in_degrees[nodes].sum())
 
-    def _neighbours(self, rows: np.ndarray, level: int) -> np.ndarray:
-        """Whom these hear, themselves among them, and who has not reached the level."""
-        if self._at[level] == self._heard.nodes or not len(rows):
-            return rows[:0]
-        own = rows[self._reached[rows] < level]
-        others = self._heard.nodes - self._at[level] - len(own)
-        cost = self._missing[level] - self._messages_of(own) + (NODE if level else SEED) * others
-        if not others or self._generous * self._messages_of(rows) > cost:
-            return np.flatnonzero(self._reached < level)
-        self._stamp += 1
-        csr = self._heard.pointers, self._heard.columns
-        self._loops.heard_by(*csr, rows, level, self._reached, self._stamps, self._stamp, self._found, self._count)
-        found = self._found[: self._count[0]]
-        return np.sort(found) if len(found) < self._heard.nodes / 32 else np.flatnonzero(self._stamps == self._stamp)
+    def _missing_in_neighbours(self, nodes: np.ndarray, step: int) -> np.ndarray:
+        """In-neighbours of these nodes, and the nodes themselves, whose state after `step` was not computed."""
+        if self._num_computed[step] == self._graph.num_nodes or not len(nodes):
+            return nodes[:0]
+        missing = nodes[self._last_step[nodes] < step]
+        num_others = self._graph.num_nodes - self._num_computed[step] - len(missing)
+        cost_per_node = NODE_COST if step else Z0_COST
+        cost = self._missing_messages[step] - self._num_messages(missing) + cost_per_node * num_others
+        if not num_others or self._full_step_ratio * self._num_messages(nodes) > cost:
+            return np.flatnonzero(self._last_step < step)
+        self._visit += 1
+        csr = self._graph.indptr, self._graph.indices
+        marks = self._last_step, self._visited, self._visit
+        self._kernels.in_neighbors(*csr, nodes, step, *marks, self._neighbours, self._count)
+        neighbours = self._neighbours[: self._count[0]]
+        if len(neighbours) < self._graph.num_nodes / 32:
+            return np.sort(neighbours)
+        return np.flatnonzero(self._visited == self._visit)

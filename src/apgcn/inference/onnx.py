@@ -1,4 +1,4 @@
-"""How does a trained model leave for another runtime? As an ONNX graph, which takes any number of nodes and edges."""
+"""Export of trained models to ONNX, with dynamic numbers of nodes and edges."""
 
 from __future__ import annotations
 
@@ -14,67 +14,68 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from apgcn._utils.atomic import write_whole
+from apgcn._utils.atomic import atomic_write
 from apgcn.errors import InvalidInput, MissingPackage
 from apgcn.inference.trained_model import TrainedModel
 from apgcn.io.feature_encoding import FeatureEncoding
-from apgcn.models.apgcn import APGCNConfig
+from apgcn.models.apgcn import APGCNConfig, BatchedAPGCN
 from apgcn.nn import APGCN
 
 INPUTS, OUTPUTS = ("x", "edge_index", "edge_weight"), ("probabilities", "steps")
 
 
-class Answering(nn.Module):
-    """A trained AP-GCN as a module of PyTorch: the mean of what its initialisations say.
+class EnsembleModule(nn.Module):
+    """A trained AP-GCN as a PyTorch module that averages the predictions of its ensemble.
 
     Shapes
     ------
     x : (nodes, features)
-    edge_index : (2, edges), whose second row hears the first; edge_weight : (edges,)
-    output : probabilities (nodes, classes) and steps (nodes,)
+    edge_index : (2, edges), sources and targets
+    edge_weight : (edges,)
+    returned : probabilities (nodes, classes) and steps (nodes,)
     """
 
-    def __init__(self, fitted: TrainedModel):
+    def __init__(self, model: TrainedModel):
         super().__init__()
-        if type(fitted.model) is not APGCNConfig:
-            raise InvalidInput(f"a model must be AP-GCN to be exported, but it is {fitted.model.title}.")
-        self.temperature = fitted.temperature
-        self.initialisations = nn.ModuleList(_module(fitted, number) for number in range(fitted.initialisations))
+        if type(model.config) is not APGCNConfig:
+            raise InvalidInput(f"a model must be AP-GCN to be exported, but it is {model.config.title}.")
+        self.temperature = model.temperature
+        self.members = nn.ModuleList(_to_module(model.member(number)) for number in range(model.ensemble_size))
         self.eval()
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> tuple[Tensor, Tensor]:
-        probabilities, taken = [], []
-        for one in self.initialisations:
-            output, steps, _ = one(x, edge_index, edge_weight, return_steps=True)
+        probabilities, steps = [], []
+        for member in self.members:
+            output, member_steps, _ = member(x, edge_index, edge_weight, return_steps=True)
             probabilities.append((output / self.temperature).softmax(-1))
-            taken.append(steps.to(x.dtype))
-        return torch.stack(probabilities).mean(0), torch.stack(taken).mean(0)
+            steps.append(member_steps.to(x.dtype))
+        return torch.stack(probabilities).mean(0), torch.stack(steps).mean(0)
 
 
-def write_onnx(path: Path, fitted: TrainedModel, *, encoding: FeatureEncoding | None = None) -> None:
-    """Write the model, whole or not at all.
+def write_onnx(path: Path, model: TrainedModel, *, encoding: FeatureEncoding | None = None) -> None:
+    """Write a model as an ONNX file; after an error no file is left.
 
-    In its metadata are the names of the classes and, with an encoding, those of the features and how they are made of
-    a table's columns, which is not part of the graph.
+    Its metadata hold the names of the classes and, with an encoding, the names of the features and the encoding
+    itself, which the ONNX graph does not compute.
 
     Raises
     ------
     MissingPackage
         If onnx or onnxscript is not installed.
     InvalidInput
-        If the model is another one than AP-GCN.
+        If the model is not AP-GCN.
     """
-    answering = Answering(fitted)
+    module = EnsembleModule(model)
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError:
         raise MissingPackage('ONNX files need onnx and onnxscript: pip install "apgcn[onnx]"') from None
-    example = (torch.rand(3, fitted.features), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.ones(4))
+    example = (torch.rand(3, model.num_features), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.ones(4))
     nodes, edges = torch.export.Dim("nodes", min=2), torch.export.Dim("edges")
-    with _quietly():
-        made: Any = torch.onnx.export(
-            answering,
+    with _silent_exporter():
+        program: Any = torch.onnx.export(
+            module,
             example,
             dynamo=True,
             verbose=False,
@@ -82,49 +83,48 @@ def write_onnx(path: Path, fitted: TrainedModel, *, encoding: FeatureEncoding | 
             output_names=OUTPUTS,
             dynamic_shapes=({0: nodes}, {1: edges}, {0: edges}),
         )
-    told: dict[str, Any] = {"classes": fitted.class_names}
+    metadata: dict[str, Any] = {"classes": model.class_names}
     if encoding is not None:
-        told |= {"features": encoding.feature_names, "encoding": encoding.as_json()}
-    made.model.metadata_props.update({what: json.dumps(given) for what, given in told.items()})
-    write_whole(Path(path), lambda file: file.write(_bytes(made)))
+        metadata |= {"features": encoding.feature_names, "encoding": encoding.as_json()}
+    program.model.metadata_props.update({name: json.dumps(value) for name, value in metadata.items()})
+    content = io.BytesIO()
+    program.save(content)
+    atomic_write(Path(path), lambda file: file.write(content.getvalue()))
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
-    """Without what the exporter says about its own insides."""
-    before = logging.root.manager.disable
+def _silent_exporter() -> Iterator[None]:
+    """Suppress the warnings and log messages of the exporter."""
+    level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(before)
+        logging.disable(level)
 
 
-def _bytes(made: Any) -> bytes:
-    content = io.BytesIO()
-    made.save(content)
-    return content.getvalue()
-
-
-def _module(fitted: TrainedModel, number: int) -> APGCN:
-    """One initialisation; our layers keep weights as (runs, in, out), PyTorch's as (out, in)."""
-    model = fitted.model
-    assert isinstance(model, APGCNConfig)
-    own = {name: weight[number] for name, weight in fitted.weights.items()}
+def _to_module(member: TrainedModel) -> APGCN:
+    """One member of an ensemble; the batched layers store weights as (runs, in, out), PyTorch as (out, in)."""
+    config, batched = member.config, member.build_without_graph()
+    assert isinstance(config, APGCNConfig)
+    assert isinstance(batched, BatchedAPGCN)
     module = APGCN(
-        fitted.features,
-        model.hidden_channels,
-        len(fitted.class_names),
-        max_steps=model.max_steps,
-        epsilon=model.epsilon,
-        freeze_halted=model.freeze_halted,
+        member.num_features,
+        config.hidden_channels,
+        len(member.class_names),
+        max_steps=config.max_steps,
+        epsilon=config.epsilon,
+        freeze_halted=config.freeze_halted,
     )
-    names = {"predict.first": "lin1", "predict.second": "lin2", "propagation.halting_unit": "propagation.halting_unit"}
-    state = {}
-    for ours, theirs in names.items():
-        state[f"{theirs}.weight"] = own[f"{ours}.weight"].T.contiguous()
-        state[f"{theirs}.bias"] = own[f"{ours}.bias"].reshape(-1)
-    module.load_state_dict(state)
+    layers = (
+        (batched.predict.first, module.lin1),
+        (batched.predict.second, module.lin2),
+        (batched.propagation.halting_unit, module.propagation.halting_unit),
+    )
+    with torch.no_grad():
+        for source, target in layers:
+            target.weight.copy_(source.weight[0].T)
+            target.bias.copy_(source.bias[0, 0])
     return module

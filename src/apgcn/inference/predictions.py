@@ -1,4 +1,4 @@
-"""What is said of nodes, and what did it cost?"""
+"""Predictions for nodes with their cost, and the tables that hold them."""
 
 from __future__ import annotations
 
@@ -13,91 +13,108 @@ from apgcn.errors import InvalidInput
 from apgcn.inference.lazy_propagation import PropagationCost
 from apgcn.io.csv import write_csv
 from apgcn.io.parquet import write_parquet
-from apgcn.io.registry import PARQUET
+from apgcn.io.registry import FORMATS
 from apgcn.io.tables import Table
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What is said of every node that was asked for.
+    """Class probabilities and halting steps of the requested nodes.
 
     Attributes
     ----------
     probabilities : array of shape (nodes, classes)
     steps, remainder : arrays of shape (nodes,)
-        K and R, the mean over the initialisations.
-    work, fixed : Work or None
-        What it cost, and what it costs when every node of the graph takes all steps; None where nobody counted.
+        K and R, averaged over the ensemble.
+    cost, full_cost : PropagationCost or None
+        Operations of this prediction, and of one in which every node of the graph takes all steps; None where they
+        were not counted.
     """
 
     probabilities: np.ndarray
     steps: np.ndarray
     remainder: np.ndarray
-    work: PropagationCost | None = None
-    fixed: PropagationCost | None = None
+    cost: PropagationCost | None = None
+    full_cost: PropagationCost | None = None
 
     @classmethod
-    def of(
+    def from_ensemble(
         cls,
         probabilities: np.ndarray,
         steps: np.ndarray,
         remainder: np.ndarray,
         *,
-        work: PropagationCost | None = None,
-        fixed: PropagationCost | None = None,
+        cost: PropagationCost | None = None,
+        full_cost: PropagationCost | None = None,
     ) -> Predictions:
-        """The mean over the first axis, that of the initialisations."""
+        """The mean over the first axis, the members of an ensemble."""
         if not np.isfinite(probabilities).all():
             raise InvalidInput(
-                "what the model says is not finite; are the features of the size that they had in training?"
+                "predictions must be finite, got infinite or NaN logits; scale the features as in training."
             )
-        return cls(probabilities.mean(axis=0), steps.mean(axis=0), remainder.mean(axis=0), work, fixed)
+        return cls(probabilities.mean(axis=0), steps.mean(axis=0), remainder.mean(axis=0), cost, full_cost)
 
-    def at(self, nodes: np.ndarray) -> Predictions:
-        """The same of some nodes."""
+    def select(self, nodes: np.ndarray) -> Predictions:
+        """The predictions for some of the nodes."""
         return replace(
             self, probabilities=self.probabilities[nodes], steps=self.steps[nodes], remainder=self.remainder[nodes]
         )
 
     @property
     def classes(self) -> np.ndarray:
+        """The predicted classes, (nodes,)."""
         return self.probabilities.argmax(axis=1)
+
+    def describe_cost(self, seconds: float) -> str:
+        """A sentence with the cost, compared with all steps of all nodes, and the time; empty where not counted."""
+        if self.cost is None or self.full_cost is None:
+            return ""
+        return f"{self.cost.relative_to(self.full_cost)}; the prediction took {1000 * seconds:.1f} ms"
 
     @property
     def confidence(self) -> np.ndarray:
-        """The probability of the class that is said."""
+        """The probabilities of the predicted classes, (nodes,)."""
         return self.probabilities.max(axis=1)
 
 
 def write_predictions(
     path: Path,
     graph: Graph,
-    said: Predictions,
+    predictions: Predictions,
     class_names: Sequence[str],
     *,
     nodes: np.ndarray | None = None,
     probabilities: bool = False,
 ) -> None:
-    """Write a table: id, prediction, probability, steps, the label where it was known, and the probabilities of all.
+    """Write a table with the columns id, prediction, probability, steps and label (empty where unknown).
 
-    `nodes` are those of the graph that were asked for; all where None.
+    Parameters
+    ----------
+    path : Path
+        .csv, .txt or .parquet.
+    graph : Graph
+        The graph of the nodes.
+    nodes : array of shape (m,), optional
+        The nodes of the predictions; default: all nodes of the graph.
+    probabilities : bool
+        Whether to write the probability of every class, too.
     """
-    asked = np.arange(graph.num_nodes) if nodes is None else nodes
+    nodes = np.arange(graph.num_nodes) if nodes is None else nodes
     ids = graph.ids
     columns: dict[str, Sequence[str] | np.ndarray] = {
-        "id": [ids[node] for node in asked],
-        "prediction": [class_names[one] for one in said.classes],
-        "probability": said.confidence.astype(np.float64).round(6),
-        "steps": said.steps.round(6),
-        "label": [graph.class_names[label] if label >= 0 else "" for label in graph.labels[asked]],
+        "id": [ids[node] for node in nodes],
+        "prediction": [class_names[label] for label in predictions.classes],
+        "probability": predictions.confidence.astype(np.float64).round(6),
+        "steps": predictions.steps.round(6),
+        "label": [graph.class_names[label] if label >= 0 else "" for label in graph.labels[nodes]],
     }
     if probabilities:
-        for number, name in enumerate(class_names):
-            columns[f"probability of {name}"] = said.probabilities[:, number].astype(np.float64).round(6)
-    if Path(path).suffix.lower() in PARQUET:
+        for label, name in enumerate(class_names):
+            columns[f"probability of {name}"] = predictions.probabilities[:, label].astype(np.float64).round(6)
+    if Path(path).suffix.lower() in FORMATS["parquet"].suffixes:
         write_parquet(path, Table(source=str(path), columns=tuple(columns), cells=list(columns.values())))
         return
-    texts = [
+    cells = [
         [f"{value:g}" for value in column] if isinstance(column, np.ndarray) else column for column in columns.values()
     ]
-    write_csv(path, list(columns), zip(*texts, strict=True))
+    write_csv(path, list(columns), zip(*cells, strict=True))

@@ -70,7 +70,7 @@ def stratified_split(labels: np.ndarray, *, stopping_size: float = 0.2, test_siz
         raise InvalidInput(
             "some class must have two labelled nodes, one for training and one for early stopping; label more nodes."
         )
-    return Split(seed=seed, **{name: np.concatenate(parts) for name, parts in sets.items()})
+    return Split(seed=seed, **{name: np.concatenate(nodes) for name, nodes in sets.items()})
 
 
 def missing_class_notes(graph: LabelledNodes, split: Split, *, sets: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What does a trained model say about a graph? The mean of what its initialisations say."""
+"""Trained models: an ensemble of weights that predicts the classes of nodes."""
 
 from __future__ import annotations
 
@@ -9,105 +9,118 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from apgcn._utils.validation import as_nodes
+from apgcn._utils.validation import as_node_indices
 from apgcn.data.graph import Graph
 from apgcn.data.splits import Split
 from apgcn.errors import InvalidInput
 from apgcn.inference.lazy_predictor import LazyPredictor, supports_lazy
 from apgcn.inference.lazy_propagation import MAX_STEPS
 from apgcn.inference.predictions import Predictions
-from apgcn.models.apgcn import APGCNConfig
-from apgcn.models.base import ModelConfig, Network
+from apgcn.models.apgcn import BatchedAPGCN
+from apgcn.models.base import BatchedModel, ModelConfig
 from apgcn.ops.device_graph import DeviceGraph
-from apgcn.ops.devices import one_thread, resolve
+from apgcn.ops.devices import resolve_device, single_thread
 from apgcn.ops.rng import RandomStream
 from apgcn.training.config import TrainingConfig
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A model with its weights, which can be asked about any graph that has the same features.
+    """A model with its weights, which predicts for any graph with the same features.
+
+    Its predictions are the mean over an ensemble: the same model trained from several initialisations.
 
     Attributes
     ----------
-    model : ModelSettings
-    training : TrainingSettings
+    config : ModelConfig
+        The architecture.
+    training : TrainingConfig
     weights : dict of Tensor
-        The run axis first, one for each initialisation.
+        Parameters with a leading run axis, one run per member of the ensemble.
     class_names : tuple of str
-    features : int
-        How many a node must have.
+    num_features : int
     split : Split
-        Which nodes of the graph that it was trained on did what.
+        The split of the graph that it was trained on.
     temperature : float
-        What the logits are divided by, so that the probabilities are right about as often as they say.
-    notes : dict
-        How the training went, for people.
+        The logits are divided by it, so that the confidence of predictions is close to their accuracy.
+    metrics : dict
+        Epochs, accuracy and calibration of the training, as JSON values.
     """
 
-    model: ModelConfig
+    config: ModelConfig
     training: TrainingConfig
     weights: dict[str, Tensor]
     class_names: tuple[str, ...]
-    features: int
+    num_features: int
     split: Split
     temperature: float = 1.0
-    notes: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def initialisations(self) -> int:
+    def ensemble_size(self) -> int:
         return len(next(iter(self.weights.values())))
+
+    def member(self, number: int) -> TrainedModel:
+        """One member of the ensemble as a model of its own."""
+        return replace(self, weights={name: weight[number : number + 1] for name, weight in self.weights.items()})
 
     def predict(
         self, graph: Graph, nodes: np.ndarray | None = None, *, device: torch.device | str = "cpu"
     ) -> Predictions:
-        """What it says about these nodes of a graph, or about all.
+        """Predictions for these nodes of a graph, or for all.
 
-        On a processor only what the answer needs is computed, where nodes halt; see `asker`.
+        On a CPU only the states that these nodes depend on are computed, where the model halts; see `lazy_predictor`.
         """
-        if resolve(str(device)).type == "cpu" and supports_lazy(self.model):
-            return self.asker(graph).ask(nodes)
-        chosen = None if nodes is None else as_nodes(nodes, count=graph.num_nodes)
-        said = self._whole(graph, device)
-        return said if chosen is None else said.at(chosen)
+        if resolve_device(str(device)).type == "cpu" and supports_lazy(self.config):
+            return self.lazy_predictor(graph).predict(nodes)
+        if nodes is not None:
+            nodes = as_node_indices(nodes, count=graph.num_nodes)
+        predictions = self._predict_all(graph, device)
+        return predictions if nodes is None else predictions.select(nodes)
 
-    def asker(self, graph: Graph) -> LazyPredictor:
-        """To be asked often about nodes of one graph.
+    def lazy_predictor(self, graph: Graph) -> LazyPredictor:
+        """A predictor for repeated queries about nodes of one graph.
 
         Raises
         ------
         InvalidInput
-            If its nodes do not halt, or not in steps that can be taken one by one; `predict` answers then, too.
+            If the model has no halting unit, or no kernel that computes single nodes; `predict` works for it.
         """
-        self._check(graph)
-        if not isinstance(self.model, APGCNConfig) or not supports_lazy(self.model):
+        self._check_features(graph)
+        if not supports_lazy(self.config):
             raise InvalidInput(
-                f"only what is needed can be computed of AP-GCN and AP-APPNP, with numba and at most {MAX_STEPS} "
-                f"steps, not of {self.model.title} as it is here; use predict, which computes all."
+                f"lazy prediction needs AP-GCN or AP-APPNP with at most {MAX_STEPS} steps, and numba, but the model "
+                f"is {self.config.title} with {self.config.max_steps} steps; use predict, which computes all nodes."
             )
-        weights = {name: weight.numpy() for name, weight in self.weights.items()}
-        return LazyPredictor(self.model, weights, self.temperature, graph)
+        members = [self.member(number).build_without_graph() for number in range(self.ensemble_size)]
+        assert all(isinstance(member, BatchedAPGCN) for member in members)
+        return LazyPredictor(members, graph, temperature=self.temperature)  # type: ignore[arg-type]
 
     @torch.no_grad()
-    def _whole(self, graph: Graph, device: torch.device | str) -> Predictions:
-        """What it says about every node, all of it computed."""
-        with one_thread():
-            network, tensors = self.built(graph, device=device)
-            output, steps, remainder = (value.cpu() for value in network(tensors))
-        return Predictions.of((output / self.temperature).softmax(-1).numpy(), steps.numpy(), remainder.numpy())
+    def _predict_all(self, graph: Graph, device: torch.device | str) -> Predictions:
+        """Predictions for every node by a forward pass over the whole graph."""
+        with single_thread():
+            model, device_graph = self.build(graph, device=device)
+            output, steps, remainder = (value.cpu() for value in model(device_graph))
+        probabilities = (output / self.temperature).softmax(-1)
+        return Predictions.from_ensemble(probabilities.numpy(), steps.numpy(), remainder.numpy())
 
-    def _check(self, graph: Graph) -> None:
-        if graph.num_features != self.features:
+    def build(self, graph: Graph, *, device: torch.device | str = "cpu") -> tuple[BatchedModel, DeviceGraph]:
+        """The ensemble as a batch of runs with its weights, and the graph on its device."""
+        self._check_features(graph)
+        device = resolve_device(str(device))
+        device_graph = replace(DeviceGraph.from_graph(graph, device=device), classes=len(self.class_names))
+        model = self.config.build(device_graph, RandomStream([0] * self.ensemble_size, device=device))
+        model.load_state_dict({name: weight.to(device) for name, weight in self.weights.items()})
+        return model, device_graph
+
+    def build_without_graph(self) -> BatchedModel:
+        """The ensemble as a batch of runs on the CPU, for its modules alone: it is built for a graph of one node."""
+        return self.build(Graph(np.zeros((1, 1)), np.zeros((1, self.num_features)), class_names=self.class_names))[0]
+
+    def _check_features(self, graph: Graph) -> None:
+        if graph.num_features != self.num_features:
             raise InvalidInput(
-                f"{graph.name} must have the {self.features} features that the model was trained on, "
+                f"{graph.name} must have the {self.num_features} features that the model was trained on, "
                 f"got {graph.num_features}."
             )
-
-    def built(self, graph: Graph, *, device: torch.device | str = "cpu") -> tuple[Network, DeviceGraph]:
-        """The networks of all initialisations with their weights, and a graph for them."""
-        self._check(graph)
-        place = resolve(str(device))
-        tensors = replace(DeviceGraph.of(graph, device=place), classes=len(self.class_names))
-        network = self.model.build(tensors, RandomStream([0] * self.initialisations, device=place))
-        network.load_state_dict({name: weight.to(place) for name, weight in self.weights.items()})
-        return network, tensors

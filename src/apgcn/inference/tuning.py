@@ -1,4 +1,4 @@
-"""Which settings are best for one's own graph? Judged on labelled nodes that neither train nor stop a trial."""
+"""Hyperparameter search for a user's graph, scored on labelled nodes that no trial trains or stops on."""
 
 from __future__ import annotations
 
@@ -12,82 +12,95 @@ import torch
 from apgcn.data.graph import Graph
 from apgcn.data.splits import Split
 from apgcn.errors import InvalidInput
-from apgcn.inference.fit import NAME
+from apgcn.inference.fit import GRAPH_NAME
 from apgcn.inference.splits import stratified_split
 from apgcn.training.batching import train
 from apgcn.training.config import split_config
 from apgcn.training.runs import Run
-from apgcn.training.search_space import Search, searched
+from apgcn.training.search_space import search, searchable_hyperparameters
 
-JUDGING = 0.3  # of the labelled nodes judge a trial
-DIVISIONS = 5  # ways to divide the labelled nodes, a run each, all in one pack
+VALIDATION_SIZE = 0.3  # fraction of the labelled nodes that scores a trial
+NUM_SPLITS = 5  # splits of the labelled nodes, one run each, all in one run batch
 
 
-class Tried(NamedTuple):
-    """Settings and their mean accuracy on the nodes that judged."""
+class Trial(NamedTuple):
+    """Hyperparameters and their score, the mean accuracy on validation nodes. Number 0 has the unchanged ones."""
 
-    settings: dict[str, Any]
-    accuracy: float
+    number: int
+    hyperparameters: dict[str, Any]
+    score: float
 
 
 def tune(
     graph: Graph,
     split: Split,
     model: str,
-    changes: dict[str, Any],
+    overrides: dict[str, Any],
     *,
-    trials: int,
+    num_trials: int,
     seed: int = 0,
     device: torch.device | str = "cpu",
-    tell: Callable[[int, Tried], None] | None = None,
-) -> list[Tried]:
-    """Try the settings as they are, then `trials` others; the best comes first.
-
-    What `changes` sets stays as it is. The split's test nodes have no say: here they have no label.
+    callback: Callable[[Trial], None] | None = None,
+) -> list[Trial]:
+    """Evaluate the hyperparameters as they are, then `num_trials` proposals; the best trial comes first.
 
     Parameters
     ----------
-    tell : function, optional
-        Is told the number of a trial and what was found.
+    split : Split
+        Its test nodes are treated as unlabelled.
+    model : str
+        A name of the registry.
+    overrides : dict
+        Hyperparameters that are not searched.
+    callback : function, optional
+        Called after each trial.
     """
-    names = [name for name in searched(model) if name not in changes]
+    searchable = searchable_hyperparameters(model)
+    names = [name for name in searchable if name not in overrides]
     if not names:
-        raise InvalidInput(f"some setting must be left to search, but all of {', '.join(searched(model))} are set.")
-    search = Search(names, seed=seed)
+        raise InvalidInput(
+            f"at least one hyperparameter of {model} must be left to search, but all of {', '.join(searchable)} are "
+            "set; leave one out."
+        )
     graph = _without_test_labels(graph, split)
-    divisions = [stratified_split(graph.labels, test=JUDGING, seed=seed + number) for number in range(DIVISIONS)]
-    if not len(divisions[0].test):
-        raise InvalidInput("to search settings some class must have three labelled nodes; label more, or leave it out.")
-    done = []
-    for number in range(trials + 1):
-        settings = changes | (search.ask() if number else {})
-        done.append(Tried(settings, _judged(graph, divisions, model, settings, seed=seed, device=device)))
-        if number:
-            search.tell(done[-1].accuracy)
-        if tell:
-            tell(number, done[-1])
-    return sorted(done, key=lambda tried: -tried.accuracy)
+    splits = [
+        stratified_split(graph.labels, test_size=VALIDATION_SIZE, seed=seed + number) for number in range(NUM_SPLITS)
+    ]
+    if not len(splits[0].test):
+        raise InvalidInput(
+            "to search hyperparameters some class must have three labelled nodes; label more nodes, or do not tune."
+        )
+
+    def run_trial(number: int, proposal: dict[str, Any]) -> Trial:
+        hyperparameters = overrides | proposal
+        score = _mean_accuracy(graph, splits, model, hyperparameters, seed=seed, device=device)
+        trial = Trial(number, hyperparameters, score)
+        if callback:
+            callback(trial)
+        return trial
+
+    return search(names, run_trial, num_trials=num_trials, seed=seed)
 
 
-def _judged(
+def _mean_accuracy(
     graph: Graph,
-    divisions: list[Split],
+    splits: list[Split],
     model: str,
-    settings: dict[str, Any],
+    hyperparameters: dict[str, Any],
     *,
     seed: int,
     device: torch.device | str,
 ) -> float:
-    runs = [Run(division, init=seed, dataset=graph.name) for division in divisions]
-    results = train(graph, runs, *split_config(model, settings), device=device)
-    shares = []
-    for result, division in zip(results, divisions, strict=True):
-        right = result.logits[division.test].argmax(1) == graph.labels[division.test]
-        shares.append(right.mean() if result.best_epoch > 0 else 0.0)  # a training that diverged found nothing
-    return float(np.mean(shares))
+    runs = [Run(split, init=seed, dataset=graph.name) for split in splits]
+    results = train(graph, runs, *split_config(model, hyperparameters), device=device)
+    accuracies = []
+    for result, split in zip(results, splits, strict=True):
+        correct = result.logits[split.test].argmax(1) == graph.labels[split.test]
+        accuracies.append(correct.mean() if result.best_epoch > 0 else 0.0)  # 0 for a run that diverged
+    return float(np.mean(accuracies))
 
 
 def _without_test_labels(graph: Graph, split: Split) -> Graph:
     labels = graph.labels.copy()
     labels[split.test] = -1
-    return replace(graph, labels=labels, name=NAME)
+    return replace(graph, labels=labels, name=GRAPH_NAME)

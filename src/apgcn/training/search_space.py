@@ -1,70 +1,90 @@
-"""Which settings are tried next? Those that optuna's TPE sampler proposes after what the trials before found."""
+"""Hyperparameter search: the ranges of hyperparameters, and the loop over trials with optuna's TPE sampler."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from apgcn.errors import MissingPackage
 from apgcn.models.registry import MODELS
 
 
-class Range(NamedTuple):
-    """Where a setting is looked for; `log` by orders of magnitude, `whole` in whole numbers."""
+class SearchRange(NamedTuple):
+    """The range of a hyperparameter; `log` samples its logarithm uniformly."""
 
     low: float
     high: float
     log: bool = False
-    whole: bool = False
+    integer: bool = False
 
 
-SPACE = {
-    "penalty": Range(1e-4, 1e-1, log=True),
-    "l2": Range(1e-5, 1e-1, log=True),
-    "dropout": Range(0.0, 0.8),
-    "edge_dropout": Range(0.0, 0.8),
-    "skip_dropout": Range(0.0, 0.8),
-    "max_steps": Range(2, 20, whole=True),
-    "teleport": Range(0.02, 0.5, log=True),
-    "stacks": Range(1, 4, whole=True),
-    "depth": Range(1, 4, whole=True),
-    "ridge": Range(0.01, 100.0, log=True),
+SEARCH_SPACE = {
+    "penalty": SearchRange(1e-4, 1e-1, log=True),
+    "l2": SearchRange(1e-5, 1e-1, log=True),
+    "dropout": SearchRange(0.0, 0.8),
+    "edge_dropout": SearchRange(0.0, 0.8),
+    "skip_dropout": SearchRange(0.0, 0.8),
+    "max_steps": SearchRange(2, 20, integer=True),
+    "teleport": SearchRange(0.02, 0.5, log=True),
+    "stacks": SearchRange(1, 4, integer=True),
+    "depth": SearchRange(1, 4, integer=True),
+    "ridge": SearchRange(0.01, 100.0, log=True),
 }
 
 
-def searched(model: str) -> list[str]:
-    """The settings of a model that can be looked for; a model without weights is not trained, so l2 has no say."""
+def searchable_hyperparameters(model: str) -> list[str]:
+    """The hyperparameters of a model that have a search range; l2 only where weights are trained."""
     known = {field.name for field in fields(MODELS[model])} | ({"l2"} if MODELS[model].has_weights else set())
-    return [name for name in SPACE if name in known]
+    return [name for name in SEARCH_SPACE if name in known]
 
 
-class Search:
-    """Proposals that follow from a seed and from what was told of those before: the same search takes the same way."""
+class ScoredTrial(Protocol):
+    """A trial with its score; larger is better."""
 
-    def __init__(self, names: Sequence[str], *, seed: int):
-        self._names = names
-        self._study = _study(seed)
-
-    def ask(self) -> dict[str, Any]:
-        """Settings to try."""
-        self.halting_probabilities = self._study.ask()
-        return {name: _suggested(self.halting_probabilities, name, SPACE[name]) for name in self._names}
-
-    def tell(self, score: float) -> None:
-        """How good those asked last were; more is better."""
-        self._study.tell(self.halting_probabilities, score)
+    @property
+    def score(self) -> float: ...
 
 
-def _suggested(trial: Any, name: str, within: Range) -> float | int:
-    """A proposal, rounded to what a person would type."""
-    if within.whole:
-        return trial.suggest_int(name, int(within.low), int(within.high))
-    return float(f"{trial.suggest_float(name, within.low, within.high, log=within.log):.3g}")
+Trial = TypeVar("Trial", bound=ScoredTrial)
 
 
-def imported_optuna() -> Any:
-    """The package, if it is installed."""
+def search(
+    names: Sequence[str], run_trial: Callable[[int, dict[str, Any]], Trial], *, num_trials: int, seed: int
+) -> list[Trial]:
+    """Run trial 0 without changes, then `num_trials` proposals of optuna's TPE sampler; the best trial comes first.
+
+    The proposals follow from the seed and the scores of the trials before, so a repeated search repeats them.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Hyperparameters to search; see `SEARCH_SPACE`.
+    run_trial : function
+        `run_trial(number, proposal)` trains with the proposed values and returns a trial with its `score`.
+    num_trials : int
+        Number of proposals.
+    seed : int
+    """
+    study = _create_study(seed)
+    finished = [run_trial(0, {})]
+    for number in range(1, num_trials + 1):
+        proposal = study.ask()
+        trial = run_trial(number, {name: _suggest(proposal, name, SEARCH_SPACE[name]) for name in names})
+        study.tell(proposal, trial.score)
+        finished.append(trial)
+    return sorted(finished, key=lambda trial: -trial.score)
+
+
+def _suggest(proposal: Any, name: str, bounds: SearchRange) -> float | int:
+    """A value of the range, rounded to three digits."""
+    if bounds.integer:
+        return proposal.suggest_int(name, int(bounds.low), int(bounds.high))
+    return float(f"{proposal.suggest_float(name, bounds.low, bounds.high, log=bounds.log):.3g}")
+
+
+def import_optuna() -> Any:
+    """Import optuna, or raise `MissingPackage` with the command that installs it."""
     try:
         import optuna
     except ImportError as error:
@@ -72,7 +92,7 @@ def imported_optuna() -> Any:
     return optuna
 
 
-def _study(seed: int) -> Any:
-    optuna = imported_optuna()
+def _create_study(seed: int) -> Any:
+    optuna = import_optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
