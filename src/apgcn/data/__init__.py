@@ -16,25 +16,50 @@ Graph('cora', nodes=2485, directed_edges=10138, features=1433, classes=7)
 | `download` | download and checksums of benchmark files |
 | `npz` | graphs as NumPy archives |
 | `synthetic` | `synthetic_graph`: a block model of any size |
+
+Names are imported on first use, so that the registry can be read without scipy.
 """
 
 from __future__ import annotations
 
-from apgcn.data.datasets import load
-from apgcn.data.graph import Graph
-from apgcn.data.npz import read_npz, write_npz
-from apgcn.data.registry import AMAZON_GRAPHS, CITATION_GRAPHS, DATASETS, DatasetInfo, dataset_info
-from apgcn.data.splits import TEST_SEEDS, VALIDATION_SEEDS, Split, split_for_test, split_for_validation
-from apgcn.data.synthetic import synthetic_graph
-from apgcn.data.transforms import (
-    clean,
-    largest_connected_component,
-    normalize_features,
-    remove_edge_weights,
-    remove_self_loops,
-    subgraph,
-    to_undirected,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from apgcn.data.datasets import load
+    from apgcn.data.graph import Graph
+    from apgcn.data.npz import read_npz, write_npz
+    from apgcn.data.registry import AMAZON_GRAPHS, CITATION_GRAPHS, DATASETS, DatasetInfo, dataset_info
+    from apgcn.data.splits import TEST_SEEDS, VALIDATION_SEEDS, Split, split_for_test, split_for_validation
+    from apgcn.data.synthetic import synthetic_graph
+    from apgcn.data.transforms import (
+        clean,
+        largest_connected_component,
+        normalize_features,
+        remove_edge_weights,
+        remove_self_loops,
+        subgraph,
+        to_undirected,
+    )
+
+_MODULES = {
+    "datasets": ["load"],
+    "graph": ["Graph"],
+    "npz": ["read_npz", "write_npz"],
+    "registry": ["AMAZON_GRAPHS", "CITATION_GRAPHS", "DATASETS", "DatasetInfo", "dataset_info"],
+    "splits": ["TEST_SEEDS", "VALIDATION_SEEDS", "Split", "split_for_test", "split_for_validation"],
+    "synthetic": ["synthetic_graph"],
+    "transforms": [
+        "clean",
+        "largest_connected_component",
+        "normalize_features",
+        "remove_edge_weights",
+        "remove_self_loops",
+        "subgraph",
+        "to_undirected",
+    ],
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "AMAZON_GRAPHS",
@@ -60,3 +85,13 @@ __all__ = [
     "to_undirected",
     "write_npz",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'apgcn.data' has no attribute {name!r}")
+    return getattr(import_module(f"apgcn.data.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

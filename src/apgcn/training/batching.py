@@ -1,4 +1,4 @@
-"""How many runs train together? As many as pay and fit."""
+"""Division of runs into batches, by memory and by cost; `train` trains them batch by batch."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 import torch
 
-from apgcn._utils.validation import as_plain
+from apgcn._utils.validation import config_to_python
 from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput
 from apgcn.models.base import ModelConfig
 from apgcn.ops.device_graph import DeviceGraph
-from apgcn.ops.devices import memory_of, one_thread, resolve
+from apgcn.ops.devices import available_memory, resolve_device, single_thread
 from apgcn.ops.dispatch import kernels_for_device
 from apgcn.training.config import TrainingConfig
 from apgcn.training.runs import Run, RunResult, check_run
 from apgcn.training.trainer import Progress, train_batch
 
-MAX_ON_CPU = 8  # more gains little on a small graph, and on a large one leaves the processor's caches
-SHARE = 0.6  # of the memory may be taken by a pack
+MAX_CPU_BATCH = 8  # more gains little on a small graph, and on a large one exceeds the CPU's caches
+MEMORY_FRACTION = 0.6  # of the memory that a run batch may use
 
 
 def train(
@@ -32,19 +32,20 @@ def train(
     device: torch.device | str = "cpu",
     progress: Callable[[Progress], None] | None = None,
 ) -> list[RunResult]:
-    """Train any number of runs, pack by pack, and return them in the order given.
+    """Train any number of runs, batch by batch, and return their results in the order of the runs.
 
     Parameters
     ----------
     graph : Graph
     runs : sequence of Run
         See `benchmark_runs`.
-    model : settings of a network, such as APGCNSettings
-    training : TrainingSettings
-    device : "cpu" or "cuda"
-        On a CPU one thread is used meanwhile: the tensors are small, and a second thread costs more than it brings.
+    model : ModelConfig
+        The hyperparameters of a model, such as `APGCNConfig()`.
+    training : TrainingConfig
+    device : "cpu", "cuda" or "cuda:N"
+        On a CPU one thread is used meanwhile: the tensors are small, and a second thread costs more than it gains.
     progress : function, optional
-        Called with a `Progress` after every epoch; on a GPU, which must not be asked so often, after every tenth.
+        Called with a `Progress` after every epoch; on a GPU, which each call waits for, after every tenth.
 
     Raises
     ------
@@ -59,28 +60,40 @@ def train(
     >>> result.logits.shape, result.steps.shape, result.epochs
     ((2485, 7), (2485,), 3)
     """
-    runs = _checked(runs, graph, model, training)
-    model, training = as_plain(model), as_plain(training)
-    place = resolve(str(device))
-    most = pack_size(graph, model, place)
+    runs = _check_arguments(graph, runs, model, training)
+    return train_runs(graph, runs, model, training, device=resolve_device(str(device)), progress=progress)
+
+
+def train_runs(
+    graph: Graph,
+    runs: Sequence[Run],
+    model: ModelConfig,
+    training: TrainingConfig,
+    *,
+    device: torch.device,
+    progress: Callable[[Progress], None] | None = None,
+) -> list[RunResult]:
+    """As `train`, for runs that are known to belong to the graph and a device that is resolved."""
+    model, training = config_to_python(model), config_to_python(training)
+    max_size = batch_size(graph, model, device)
     results: dict[int, RunResult] = {}
-    with one_thread():
-        tensors = DeviceGraph.of(graph, device=place)
-        for numbers in divide(runs, most=most):
-            report = _among(progress, done=len(results), all_runs=len(runs), pack=len(numbers)) if progress else None
-            trained = train_batch(tensors, [runs[number] for number in numbers], model, training, report)
-            results.update(zip(numbers, trained, strict=True))
+    with single_thread():
+        device_graph = DeviceGraph.from_graph(graph, device=device)
+        for batch in make_batches(runs, max_size=max_size):
+            report = _overall(progress, finished=len(results), size=len(batch), total=len(runs)) if progress else None
+            trained = train_batch(device_graph, [runs[number] for number in batch], model, training, report)
+            results.update(zip(batch, trained, strict=True))
     return [results[number] for number in range(len(runs))]
 
 
-def _checked(runs: Any, graph: Any, model: Any, training: Any) -> list[Run]:
-    """The runs as a list, if they can be trained on this graph."""
+def _check_arguments(graph: Any, runs: Any, model: Any, training: Any) -> list[Run]:
+    """Check the arguments of `train`, and return the runs as a list."""
     if not isinstance(graph, Graph):
         raise InvalidInput(f"graph must be a Graph, such as clean(load('cora')), got {type(graph).__name__}.")
     if not isinstance(training, TrainingConfig):
-        raise InvalidInput(f"training must be TrainingSettings(...), got {training!r}.")
+        raise InvalidInput(f"training must be a TrainingConfig, got {training!r}.")
     if not isinstance(model, ModelConfig):
-        raise InvalidInput(f"model must be the settings of a model, such as APGCNSettings(), got {model!r}.")
+        raise InvalidInput(f"model must be the config of a model, such as APGCNConfig(), got {model!r}.")
     if graph.num_features == 0 or graph.num_classes == 0:
         raise InvalidInput(f"{graph.name} must have at least one feature and one label to be trained on.")
     if isinstance(runs, Run) or not isinstance(runs, Iterable):
@@ -95,68 +108,74 @@ def _checked(runs: Any, graph: Any, model: Any, training: Any) -> list[Run]:
     return runs
 
 
-def divide(runs: Sequence[Run], *, most: int) -> list[list[int]]:
-    """The positions of the runs, in as few packs as possible, of nearly equal size.
+def make_batches(runs: Sequence[Run], *, max_size: int) -> list[list[int]]:
+    """Divide runs into as few batches as possible, of nearly equal size; a batch holds positions in `runs`.
 
-    The runs of a pack have equally large training and stopping sets.
+    The runs of a batch have equally large training and stopping sets.
     """
-    alike: dict[tuple[int, int], list[int]] = {}
+    by_set_sizes: dict[tuple[int, int], list[int]] = {}
     for number, run in enumerate(runs):
-        alike.setdefault((len(run.split.train), len(run.split.stopping)), []).append(number)
-    packs = []
-    for numbers in alike.values():
-        packs += evenly(numbers, most=most)
-    return packs
+        by_set_sizes.setdefault((len(run.split.train), len(run.split.stopping)), []).append(number)
+    batches = []
+    for numbers in by_set_sizes.values():
+        batches += split_evenly(numbers, max_size=max_size)
+    return batches
 
 
-def evenly(members: Sequence[Any], *, most: int) -> list[list[Any]]:
-    """Members in as few parts as possible, of nearly equal size, none larger than `most`.
+def split_evenly(items: Sequence[Any], *, max_size: int) -> list[list[Any]]:
+    """Divide items into as few lists as possible, of nearly equal length, none longer than `max_size`.
 
-    >>> evenly("abcdefg", most=3)
+    >>> split_evenly("abcdefg", max_size=3)
     [['a', 'b'], ['c', 'd'], ['e', 'f', 'g']]
     """
-    parts = -(-len(members) // most)
-    bounds = [len(members) * part // parts for part in range(parts + 1)]
-    return [list(members[start:end]) for start, end in pairwise(bounds)]
+    count = -(-len(items) // max_size)
+    bounds = [len(items) * number // count for number in range(count + 1)]
+    return [list(items[start:end]) for start, end in pairwise(bounds)]
 
 
-def fitting(graph: Graph, model: ModelConfig, device: torch.device, *, workers: int = 1) -> int:
-    """How many runs of this graph fit into this device's memory, when `workers` packs train at once.
+def batch_size(graph: Graph, model: ModelConfig, device: torch.device, *, workers: int = 1) -> int:
+    """The number of runs per batch on this graph and device, when `workers` batches train at once.
+
+    As many as fit into memory on a GPU; on a CPU at most `MAX_CPU_BATCH`. Raises as `max_runs_in_memory`.
+    """
+    max_size = max_runs_in_memory(graph, model, device, workers=workers)
+    return max_size if device.type == "cuda" else min(max_size, MAX_CPU_BATCH)
+
+
+def max_runs_in_memory(graph: Graph, model: ModelConfig, device: torch.device, *, workers: int = 1) -> int:
+    """How many runs on this graph fit into the memory of this device, when `workers` batches train at once.
 
     Raises
     ------
     InvalidInput
-        If not even one does.
+        If not even one run fits.
     """
     shared, per_run = 4 * model.floats_shared(graph), bytes_per_run(graph, model, device)
-    memory = memory_of(device) // workers
-    share = f"for each of {workers} workers; use fewer, {model.memory_advice}" if workers > 1 else model.memory_advice
-    what = f"one run of {model.title} on {graph.name}"
-    check_fits(shared + per_run, memory, device, what=what, advice=share)
-    return max(1, (int(SHARE * memory) - shared) // per_run)
+    memory = available_memory(device) // workers
+    advice = f"for each of {workers} workers; use fewer, {model.memory_advice}" if workers > 1 else model.memory_advice
+    check_memory(shared + per_run, memory, device, what=f"one run of {model.title} on {graph.name}", advice=advice)
+    return max(1, (int(MEMORY_FRACTION * memory) - shared) // per_run)
 
 
 def bytes_per_run(graph: Graph, model: ModelConfig, device: torch.device) -> int:
-    """About how much memory one run of a pack takes while it trains."""
-    saved = model.floats_saved(graph) if kernels_for_device(device) else 0
+    """Estimated memory of one run of a batch in training, in bytes."""
+    saved = model.floats_saved_by_kernels(graph) if kernels_for_device(device) else 0
     return 4 * (model.floats_per_run(graph) - saved)
 
 
-def check_fits(need: int, memory: int, device: torch.device, *, what: str, advice: str) -> None:
-    """Whether so many bytes are there, in words if not."""
-    if need > memory:
+def check_memory(needed: int, available: int, device: torch.device, *, what: str, advice: str) -> None:
+    """Raise `InvalidInput` if more bytes are needed than the device has."""
+    if needed > available:
         raise InvalidInput(
-            f"{what} needs about {need:,} bytes of memory ({need / 2**30:.1f} GiB), but {device} has "
-            f"{memory / 2**30:.1f} GiB; {advice}, or use a larger machine."
+            f"{what} needs about {needed:,} bytes of memory ({needed / 2**30:.1f} GiB), but {device} has "
+            f"{available / 2**30:.1f} GiB; {advice}, or use a larger machine."
         )
 
 
-def pack_size(graph: Graph, model: ModelConfig, device: torch.device, *, workers: int = 1) -> int:
-    """How many runs of this graph go into a pack on this device, when `workers` packs train at once; see `fitting`."""
-    most = fitting(graph, model, device, workers=workers)
-    return most if device.type == "cuda" else min(most, MAX_ON_CPU)
-
-
-def _among(progress: Callable[[Progress], None], *, done: int, all_runs: int, pack: int) -> Callable[[Progress], None]:
-    """A pack's progress as that of all runs."""
-    return lambda at: progress(Progress(at.epoch, done + at.done, (done + pack * at.share) / all_runs))
+def _overall(
+    progress: Callable[[Progress], None], *, finished: int, size: int, total: int
+) -> Callable[[Progress], None]:
+    """A callback for the progress of one batch that reports the progress of all runs."""
+    return lambda batch: progress(
+        Progress(batch.epoch, finished + batch.finished, (finished + size * batch.fraction) / total)
+    )

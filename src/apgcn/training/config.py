@@ -1,4 +1,4 @@
-"""How is a network trained, whichever network it is?"""
+"""Hyperparameters of the training, and configs from presets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from apgcn._utils.validation import check_int, check_number
-from apgcn.data.registry import describe
+from apgcn.data.registry import dataset_info
 from apgcn.errors import InvalidInput, UnknownName
 from apgcn.models.base import ModelConfig
 from apgcn.models.presets import preset_values
@@ -19,15 +19,25 @@ EarlyStopMode = Literal["either", "tie", "loss"]
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """Optimisation and early stopping; the defaults are the paper's.
+    """Hyperparameters of optimisation and early stopping; the defaults are the paper's.
 
-    `monitor` is the loss that resets patience and breaks ties between equal stopping accuracies: the cross-entropy of the
-    stopping set (the paper's text); the whole objective on the training set, dropout off (the authors' script); or the
-    cross-entropy of the stopping set and the l2 term (the program of the PPNP paper).
-
-    `early_stop_mode` says what resets patience: a better accuracy or a better loss than ever (the paper's text); one that is as
-    good as the best (the program of the PPNP paper); or a better loss alone, and then the epoch of the lowest is the
-    best (V.GCN). In the first two the best epoch is the most accurate.
+    Parameters
+    ----------
+    learning_rate : float
+        Of Adam.
+    l2 : float
+        Coefficient of the l2 regularisation, see `apgcn.training.loss`.
+    patience : int
+        Epochs without improvement after which a run stops.
+    max_epochs : int
+    monitor : "stopping", "training" or "regularised"
+        The loss that resets patience and breaks ties between equal stopping accuracies: the cross-entropy of the
+        stopping set (the paper's text); the complete loss on the training set, dropout off (the authors' script); or
+        the cross-entropy of the stopping set plus the l2 term (the code of the PPNP paper).
+    early_stop_mode : "either", "tie" or "loss"
+        What resets patience: an accuracy or a loss that is better than the best so far (the paper's text); one that is
+        at least equal to the best (the code of the PPNP paper); or a better loss alone, and then the best epoch is that
+        of the lowest loss (V.GCN). In the first two modes the best epoch is the most accurate.
     """
 
     learning_rate: float = 0.01
@@ -42,18 +52,19 @@ class TrainingConfig:
         check_number("l2", self.l2)
         for name in ("patience", "max_epochs"):
             check_int(name, getattr(self, name))
-        for name, words in (("monitor", get_args(Monitor)), ("early_stop_mode", get_args(EarlyStopMode))):
-            if getattr(self, name) not in words:
-                raise InvalidInput(f"{name} must be one of {', '.join(words)}, got {getattr(self, name)!r}.")
+        for name, choices in (("monitor", get_args(Monitor)), ("early_stop_mode", get_args(EarlyStopMode))):
+            if getattr(self, name) not in choices:
+                raise InvalidInput(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}.")
 
 
 def preset_config(
-    dataset: str, *, model: str = "apgcn", kind: str | None = None, **changes: Any
+    dataset: str, *, model: str = "apgcn", preset: str | None = None, **overrides: Any
 ) -> tuple[Any, TrainingConfig]:
-    """The settings behind the paper's tables for a graph of the catalogue, with changes by name.
+    """The model config and training config of a preset for a benchmark graph, with overrides by name.
 
-    Those are what the authors ran (for AP-GCN on Amazon, their script), or what was published with the numbers that
-    they copied. With a kind, "published", "paper" or "tuned", the settings of that kind; see `apgcn models`.
+    Without `preset`, the hyperparameters behind the paper's tables: what the authors ran (for AP-GCN on Amazon, their
+    script), or what was published with the numbers that they copied. With `preset`, "published", "paper" or "tuned",
+    the values of that preset; `apgcn models` lists them.
 
     Examples
     --------
@@ -61,20 +72,20 @@ def preset_config(
     >>> model.penalty, model.max_steps, training.monitor
     (0.05, 5, 'training')
     """
-    known = [field.name for one in (config_class(model), TrainingConfig) for field in fields(one)]
-    given = preset_values(config_class(model), describe(dataset).name, kind)
-    for name in (*given, *changes):
+    known = [field.name for config in (config_class(model), TrainingConfig) for field in fields(config)]
+    values = preset_values(model, dataset_info(dataset).name, preset)
+    for name in (*values, *overrides):
         if name not in known:
-            raise UnknownName(f"setting of {model}", name, known)
-    return split_config(model, {**{name: sourced.value for name, sourced in given.items()}, **changes})
+            raise UnknownName(f"hyperparameter of {model}", name, known)
+    return split_config(model, {**{name: sourced.value for name, sourced in values.items()}, **overrides})
 
 
 def split_config(model: str, values: Mapping[str, Any]) -> tuple[ModelConfig, TrainingConfig]:
-    """Settings by name as those of a model and those of its training; what is not named has its default."""
-    of_model = config_class(model)
-    return of_model(**_of(of_model, values)), TrainingConfig(**_of(TrainingConfig, values))
+    """Split hyperparameters by name into a model config and a training config; the others have their defaults."""
+    model_config = config_class(model)
+    return model_config(**_fields_of(model_config, values)), TrainingConfig(**_fields_of(TrainingConfig, values))
 
 
-def _of(config: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the values that are settings of this class."""
+def _fields_of(config: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are fields of a config class."""
     return {field.name: values[field.name] for field in fields(config) if field.name in values}

@@ -1,4 +1,4 @@
-"""When does a run stop, and which of its weights were best?"""
+"""Early stopping, and the best epoch of each run."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from apgcn.training.config import EarlyStopMode
 
 
 class EarlyStopping:
-    """Early stopping of every run of a pack by itself.
+    """Early stopping of every run of a batch, independently of the others.
 
-    The best epoch has the highest stopping accuracy; ties are broken by the lower watched loss. Patience is reset when
-    either the accuracy or the loss is better than ever before; a run is finished when it has been without such an
-    improvement for `patience` epochs. With `early_stop_mode="tie"` being as good as the best resets patience, too. With
-    `early_stop_mode="loss"` accuracy has no say: the best epoch has the lowest loss, and only that resets patience.
+    The best epoch has the highest stopping accuracy; ties are broken by the lower monitored loss. Patience is reset
+    when either the accuracy or the loss is better than ever before; a run is finished when it has been without such an
+    improvement for `patience` epochs. With `early_stop_mode="tie"` a value equal to the best also resets patience. With
+    `early_stop_mode="loss"` accuracy is ignored: the best epoch has the lowest loss, and only that resets patience.
 
     Attributes
     ----------
     last_improvement : Tensor of shape (runs,)
-        The epoch of it, counted from 1.
+        The epoch of the last improvement, counted from 1; 0 if there was none.
     """
 
     def __init__(
@@ -33,20 +33,20 @@ class EarlyStopping:
         self.lowest_loss = self.loss_at_best.clone()
 
     def update(self, epoch: int | Tensor, accuracy: Tensor, loss: Tensor) -> Tensor:
-        """Take in an epoch's evaluation; says which runs are now at their best.
+        """Update the state with the evaluation of an epoch, in place; return which runs are at their best.
 
-        A run that was finished before is never at its best again. Everything is changed in place.
+        A run that had finished before is never at its best again.
         """
-        going = epoch - 1 - self.last_improvement < self.patience
+        active = epoch - 1 - self.last_improvement < self.patience
         if self.early_stop_mode == "loss":
-            accuracy = torch.zeros_like(accuracy)  # all equal: ties, which the loss breaks
+            accuracy = torch.zeros_like(accuracy)  # all equal, so that the loss decides
         accuracy = accuracy.masked_fill(~loss.isfinite(), -1.0)  # a run that has diverged is never at its best
         higher, equal = accuracy > self.best_accuracy, (accuracy == self.best_accuracy) & loss.isfinite()
         best = higher | (equal & (loss < self.loss_at_best))
         improved = higher | (loss < self.lowest_loss)
         if self.early_stop_mode == "tie":
             improved |= equal | (loss == self.lowest_loss)
-        best, improved = best & going, improved & going
+        best, improved = best & active, improved & active
         self.last_improvement.copy_(torch.where(improved, epoch, self.last_improvement))
         self.best_accuracy.copy_(torch.where(best, accuracy, self.best_accuracy))
         self.loss_at_best.copy_(torch.where(best, loss, self.loss_at_best))
@@ -54,10 +54,10 @@ class EarlyStopping:
         return best
 
     def finished(self, epoch: int) -> Tensor:
-        """Which runs have lost their patience."""
+        """Which runs have exhausted their patience."""
         return epoch - self.last_improvement >= self.patience
 
     def select(self, runs: Tensor) -> None:
-        """Go on with some of the runs, given by their positions in the pack."""
+        """Keep some of the runs, by their positions in the batch."""
         for name in ("last_improvement", "best_accuracy", "loss_at_best", "lowest_loss"):
             setattr(self, name, getattr(self, name)[runs])

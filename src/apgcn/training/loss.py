@@ -1,4 +1,4 @@
-"""What does training make small, and what does stopping look at?"""
+"""The training loss, and the cross-entropy and accuracy of node sets."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from torch import Tensor
 from torch.nn import functional
 
 from apgcn.errors import InvalidInput
-from apgcn.models.base import Network
+from apgcn.models.base import BatchedModel
 from apgcn.nn.propagation import PropagationOutput
 
 
 @dataclass(frozen=True, eq=False)
-class Nodes:
-    """The same set of every run's split, as a tensor.
+class NodeSet:
+    """One set of the split of every run, such as the training nodes, as tensors.
 
     Attributes
     ----------
     index : Tensor of shape (runs, m)
-        The nodes.
+        The node indices.
     labels : Tensor of shape (runs, m)
         Their classes.
     """
@@ -31,43 +31,45 @@ class Nodes:
     labels: Tensor
 
     @classmethod
-    def of(cls, sets: Sequence[np.ndarray], labels: Tensor, *, what: str) -> Nodes:
-        """Lay the sets of a pack beside each other; they must be equally large."""
+    def stack(cls, sets: Sequence[np.ndarray], labels: Tensor, *, name: str) -> NodeSet:
+        """Stack the sets of a run batch, which must be equally large; `name` is for the message if they are not."""
         sizes = {len(nodes) for nodes in sets}
         if len(sizes) > 1 or 0 in sizes:
-            raise InvalidInput(f"the {what} sets of a pack must be equally large and not empty, got {sorted(sizes)}.")
+            raise InvalidInput(
+                f"the {name} sets of a run batch must be equally large and not empty, got {sorted(sizes)}."
+            )
         index = torch.as_tensor(np.stack(sets), device=labels.device)
         return cls(index, labels[index])
 
-    def select(self, runs: Tensor) -> Nodes:
-        """Some of the runs, given by their positions in the pack."""
-        return Nodes(self.index[runs], self.labels[runs])
+    def select(self, runs: Tensor) -> NodeSet:
+        """The sets of some of the runs, by their positions in the batch."""
+        return NodeSet(self.index[runs], self.labels[runs])
 
     def cross_entropy(self, logits: Tensor) -> Tensor:
-        """The mean over the nodes, one value per run."""
-        losses = functional.cross_entropy(self._at(logits).flatten(0, 1), self.labels.flatten(), reduction="none")
+        """Mean cross-entropy over the nodes, one value per run."""
+        losses = functional.cross_entropy(self._gather(logits).flatten(0, 1), self.labels.flatten(), reduction="none")
         return losses.view_as(self.labels).mean(1)
 
     def accuracy(self, logits: Tensor) -> Tensor:
-        """The share of nodes whose largest logit is their label's, one value per run."""
-        return (self._at(logits).argmax(-1) == self.labels).double().mean(1)
+        """Fraction of nodes whose largest logit is that of their label, one value per run."""
+        return (self._gather(logits).argmax(-1) == self.labels).double().mean(1)
 
-    def _at(self, logits: Tensor) -> Tensor:
+    def _gather(self, logits: Tensor) -> Tensor:
         return torch.gather(logits, 1, self.index[..., None].expand(-1, -1, logits.shape[-1]))
 
 
-def objective(model: Network, outcome: PropagationOutput, train: Nodes, *, l2: float) -> Tensor:
-    """What is minimised, one value per run:
+def training_loss(model: BatchedModel, output: PropagationOutput, train_nodes: NodeSet, *, l2: float) -> Tensor:
+    """The loss that is minimised, one value per run.
 
     cross-entropy + l2/2 * |W|^2 + penalty * mean(K + R), the means over training nodes.
 
-    Being independent, the runs of a pack can be trained through the sum of their objectives.
+    The runs of a batch are independent, so they can be trained through the sum of their losses.
     """
-    entropy = train.cross_entropy(outcome.output)
-    return entropy + regularisation(model, l2=l2) + model.penalties(outcome, train.index)
+    entropy = train_nodes.cross_entropy(output.output)
+    return entropy + l2_regularization(model, l2=l2) + model.penalty_loss(output, train_nodes.index)
 
 
-def regularisation(model: Network, *, l2: float) -> Tensor:
-    """l2/2 * |W|^2 over the weights that a model wants small, one value per run."""
+def l2_regularization(model: BatchedModel, *, l2: float) -> Tensor:
+    """l2/2 * |W|^2 over the regularised weights of a model, one value per run."""
     squares = (weight.square() for weight in model.l2_parameters())
     return l2 / 2 * sum((square.sum(tuple(range(1, square.ndim))) for square in squares), start=torch.zeros(()))

@@ -1,4 +1,4 @@
-"""What do the runs say together? The numbers behind a printed line or a JSON object."""
+"""Outputs of a training: the summary over runs, and the files of `apgcn train --out`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import torch
 
 from apgcn import __version__
 from apgcn._utils.significance import bootstrap_half_width
-from apgcn.data.splits import SETS
+from apgcn.data.splits import SET_NAMES
 from apgcn.models.base import ModelConfig
 from apgcn.ops.devices import hardware
 from apgcn.training.config import TrainingConfig
@@ -33,9 +33,9 @@ def summarize(
     device: torch.device,
     seconds: float,
 ) -> dict[str, Any]:
-    """Means, spreads and everything needed to trust them, as plain JSON values.
+    """Means, spreads and provenance of runs, as JSON values: what `apgcn train --json` prints.
 
-    `accuracy_ci95` is the half-width of a 95 % bootstrap interval over runs, null for one run. `steps_histogram`
+    `accuracy_ci95` is the half-width of a 95 % bootstrap interval over runs, None for one run. `steps_histogram`
     counts nodes of all runs by K = 1..T; `diverged` counts runs whose loss was never finite.
     """
     accuracies = [result.test_accuracy for result in results if len(result.run.split.test)]
@@ -54,15 +54,15 @@ def summarize(
         "seconds": seconds,
         "device": str(device),
         "hardware": hardware(device),
-        "threads": 1 if device.type == "cpu" else None,  # see `packs.train`
-        "settings": {**vars(model), **(vars(training) if model.has_weights else {})},
+        "threads": 1 if device.type == "cpu" else None,  # see `batching.train`
+        "hyperparameters": {**vars(model), **(vars(training) if model.has_weights else {})},
         "versions": versions(),
-        "each_run": [_line(result) for result in results],
+        "each_run": [_run_summary(result) for result in results],
     }
 
 
 def versions() -> dict[str, str]:
-    """The versions a result depends on: of what compiles loops, too, where it is installed."""
+    """The versions that a result depends on, including those of installed kernel compilers."""
     compilers = {name: metadata.version(name) for name in _compilers() if find_spec(name)}
     return {
         "apgcn": __version__,
@@ -78,13 +78,13 @@ def _compilers() -> tuple[str, ...]:
     return ("numba", "triton") if torch.cuda.is_available() else ("numba",)
 
 
-def _line(result: RunResult) -> dict[str, Any]:
+def _run_summary(result: RunResult) -> dict[str, Any]:
     split = result.run.split
-    scores = {name: result.accuracy(getattr(split, name)) for name in ("train", "stopping", "validation", "test")}
+    accuracies = {name: result.accuracy(getattr(split, name)) for name in SET_NAMES}
     return {
         "split": split.seed,
         "init": result.run.init,
-        **{f"{name}_accuracy": None if math.isnan(score) else score for name, score in scores.items()},
+        **{f"{name}_accuracy": None if math.isnan(value) else value for name, value in accuracies.items()},
         "steps_mean": float(result.steps.mean()),
         "best_epoch": result.best_epoch,
         "epochs": result.epochs,
@@ -92,28 +92,28 @@ def _line(result: RunResult) -> dict[str, Any]:
 
 
 def save(folder: Path, results: Sequence[RunResult], summary: Mapping[str, Any]) -> None:
-    """Write a training into an existing folder.
+    """Write the outputs of a training into an existing folder.
 
     summary.json          what `apgcn train --json` prints
     weights.safetensors   the best weights, run axis first
     nodes.npz             logits, steps and remainder of shape (runs, nodes, ...); labels (nodes,); and sets (runs,
-                          nodes), which says where in `set_names` a node's set stands, -1 for none
+                          nodes), the index in `set_names` of each node's set, -1 for none
     history.csv           one line per run and epoch, see `History`
     """
-    from safetensors.torch import save as as_bytes
+    from safetensors.torch import save as to_bytes
 
     (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     names = results[0].weights
     weights = {name: torch.cat([result.weights[name] for result in results]) for name in names}
-    (folder / "weights.safetensors").write_bytes(as_bytes(weights))
+    (folder / "weights.safetensors").write_bytes(to_bytes(weights))
     np.savez(
         folder / "nodes.npz",
         logits=np.stack([result.logits for result in results]),
         steps=np.stack([result.steps for result in results]),
         remainder=np.stack([result.remainder for result in results]),
         labels=results[0].labels,
-        sets=np.stack([_sets(result) for result in results]),
-        set_names=np.array(SETS),
+        sets=np.stack([_set_index(result) for result in results]),
+        set_names=np.array(SET_NAMES),
     )
     with (folder / "history.csv").open("w", newline="", encoding="utf-8") as file:
         columns = list(vars(results[0].history))
@@ -124,9 +124,9 @@ def save(folder: Path, results: Sequence[RunResult], summary: Mapping[str, Any])
             table.writerows([number, epoch, *row] for epoch, row in enumerate(rows, start=1))
 
 
-def _sets(result: RunResult) -> np.ndarray:
-    """Which set of the split each node is in."""
+def _set_index(result: RunResult) -> np.ndarray:
+    """Index in `SET_NAMES` of the set of each node, -1 for none."""
     sets = np.full(len(result.labels), -1, dtype=np.int8)
-    for number, name in enumerate(SETS):
+    for number, name in enumerate(SET_NAMES):
         sets[getattr(result.run.split, name)] = number
     return sets

@@ -1,4 +1,4 @@
-"""Which run is it? A split and an initialisation of one graph; its random numbers follow from these alone."""
+"""Runs, their results and histories; a run is a split and an initialisation of one graph."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from torch import Tensor
 
 from apgcn._utils.validation import check_int
 from apgcn.data.graph import Graph
-from apgcn.data.registry import describe
-from apgcn.data.splits import SETS, TEST_SEEDS, VALIDATION_SEEDS, Split, split_for_test, split_for_validation
+from apgcn.data.registry import dataset_info
+from apgcn.data.splits import SET_NAMES, TEST_SEEDS, VALIDATION_SEEDS, Split, split_for_test, split_for_validation
 from apgcn.errors import InvalidInput
 from apgcn.ops.rng import derive_seed
 
-MAX_RUNS = 100_000  # a thousand times the protocol
+MAX_RUNS = 100_000  # a thousand times the 100 of the protocol
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One training.
+    """One training, whose random numbers follow from these three values alone.
 
     Parameters
     ----------
     split : Split
-    initialisation : int
-        Another number gives other initial weights and other dropout.
+    init : int
+        Number of the initialisation: another one gives other initial weights and other dropout masks.
     dataset : str
         The name of the graph.
 
-    Settings are no part of the key: two trainings that differ only in settings which draw nothing (penalty, l2,
-    learning_rate, patience, watch, ...) start from the same weights and meet the same dropout.
+    Hyperparameters are not part of the seed: two runs that differ only in hyperparameters without random draws
+    (penalty, l2, learning_rate, patience, monitor, ...) have the same initial weights and dropout masks.
     """
 
     split: Split
@@ -42,23 +42,23 @@ class Run:
 
     @property
     def rng_seed(self) -> int:
-        """Where the run's tape of random numbers starts."""
+        """The seed of the run's random stream."""
         return derive_seed(self.dataset, self.split.seed, self.init)
 
 
 def benchmark_runs(graph: Graph, count: int, *, seed: int = 0, validation: bool = False) -> list[Run]:
-    """The first runs of the paper's protocol: the 20 test splits with one initialisation, then with the next.
+    """The first `count` runs of the paper's protocol: the 20 test splits with one initialisation, then with the next.
 
     Parameters
     ----------
     graph : Graph
-        A graph of the catalogue, cleaned.
+        A benchmark graph after `clean`.
     count : int
-        100 is the whole protocol.
+        100 is the complete protocol.
     seed : int
         The number of the first initialisation.
     validation : bool
-        Draw from the validation seeds instead: for choosing settings without a look at the test nodes.
+        Use the validation seeds instead, for choosing hyperparameters without the test nodes.
 
     Examples
     --------
@@ -67,12 +67,12 @@ def benchmark_runs(graph: Graph, count: int, *, seed: int = 0, validation: bool 
     >>> runs[20].split.seed == runs[0].split.seed, runs[20].init
     (True, 1)
     """
-    check_int("runs", count, most=MAX_RUNS)
-    check_int("seed", seed, least=0)
-    dataset = describe(graph.name)
+    check_int("runs", count, maximum=MAX_RUNS)
+    check_int("seed", seed, minimum=0)
+    dataset = dataset_info(graph.name)
     if graph.num_nodes != dataset.nodes:
         raise InvalidInput(
-            f"the splits of {graph.name} are those of its {dataset.nodes} nodes after cleaning, got {graph.num_nodes}; "
+            f"the splits of {graph.name} need its {dataset.nodes} nodes after clean(graph), got {graph.num_nodes}; "
             "call clean(graph) first."
         )
     seeds, draw = (VALIDATION_SEEDS, split_for_validation) if validation else (TEST_SEEDS, split_for_test)
@@ -84,10 +84,10 @@ def benchmark_runs(graph: Graph, count: int, *, seed: int = 0, validation: bool 
 
 
 def check_run(run: Run, graph: Graph) -> None:
-    """Whether a run is one of this graph, in words if not."""
+    """Check that a run belongs to this graph and can be trained on it."""
     if run.dataset != graph.name:
-        raise InvalidInput(f"a run of {run.dataset!r} cannot be trained on {graph.name!r}; give both the same name.")
-    for name in SETS:
+        raise InvalidInput(f"a run of {run.dataset!r} cannot be trained on {graph.name!r}; use the same name for both.")
+    for name in SET_NAMES:
         nodes = getattr(run.split, name)
         if len(nodes) and nodes[-1] >= graph.num_nodes:
             raise InvalidInput(f"{name} must hold nodes of {graph.name}, 0 to {graph.num_nodes - 1}, got {nodes[-1]}.")
@@ -101,7 +101,7 @@ def check_run(run: Run, graph: Graph) -> None:
 
 
 class Evaluation(NamedTuple):
-    """What an epoch's evaluation found, one value per run of the pack; see `History`."""
+    """The evaluation of an epoch, one value per active run of the batch; see `History`."""
 
     training_loss: Tensor
     stopping_loss: Tensor
@@ -111,9 +111,9 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class History:
-    """One value per epoch, evaluated after the epoch's step with dropout off.
+    """The evaluations of a run, one value per epoch, after the epoch's optimiser step and with dropout off.
 
-    `training_loss` is the whole objective on the training nodes, l2 and penalty included; `stopping_loss` is the
+    `training_loss` is the complete loss on the training nodes, l2 and penalty included; `stopping_loss` is the
     cross-entropy of the stopping nodes; `steps_mean` is K averaged over all nodes.
     """
 
@@ -127,32 +127,32 @@ class History:
 
 
 class HistoryLog:
-    """The evaluations of a pack, whose runs leave one by one; they stay on the device until asked for."""
+    """The evaluations of a run batch, from which finished runs are dropped; kept on the device until they are read."""
 
     def __init__(self, runs: int):
         self._runs = runs
         self._epochs: list[tuple[Tensor, Tensor]] = []
 
-    def append(self, members: Tensor, found: Evaluation) -> None:
-        """Take in an epoch; `members` says which run stands where in the pack."""
-        self._epochs.append((members, torch.stack([value.double() for value in found])))
+    def append(self, active_runs: Tensor, evaluation: Evaluation) -> None:
+        """Add an epoch; `active_runs` are the positions of the evaluated runs among all runs."""
+        self._epochs.append((active_runs, torch.stack([value.double() for value in evaluation])))
 
-    def of_each_run(self, epochs: Sequence[int]) -> list[History]:
-        """One history per run, of as many epochs as are said of each."""
+    def per_run_histories(self, epochs: Sequence[int]) -> list[History]:
+        """One history per run, cut at the number of epochs of each."""
         table = self.table().numpy()
         return [History(*table[:, number, :length].copy()) for number, length in enumerate(epochs)]
 
     def table(self) -> Tensor:
-        """All of it, (kinds, runs, epochs); NaN after a run has left."""
+        """All evaluations, of shape (quantities, runs, epochs); NaN after a run was dropped."""
         table = torch.full((len(Evaluation._fields), self._runs, len(self._epochs)), torch.nan, dtype=torch.float64)
-        for epoch, (members, values) in enumerate(self._epochs):
-            table[:, members.cpu(), epoch] = values.cpu()
+        for epoch, (active_runs, values) in enumerate(self._epochs):
+            table[:, active_runs.cpu(), epoch] = values.cpu()
         return table
 
     def restore(self, table: Tensor) -> None:
-        """Go on from a table."""
-        everybody = torch.arange(self._runs)
-        self._epochs = [(everybody, values) for values in table.cpu().unbind(-1)]
+        """Replace the evaluations by those of a table."""
+        all_runs = torch.arange(self._runs)
+        self._epochs = [(all_runs, values) for values in table.cpu().unbind(-1)]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -165,9 +165,9 @@ class RunResult:
     steps, remainder : arrays of shape (nodes,)
         K and R of every node.
     best_epoch : int
-        The epoch of the weights, counted from 1; 0 if the loss was never finite and the initial ones were kept.
+        The epoch of the weights, counted from 1; 0 if the loss was never finite and they are the initial ones.
     weights : dict of Tensor
-        The best weights, each with a run axis of one: `load_state_dict` of a pack of one takes them.
+        The best weights, each with a run axis of one, for `load_state_dict` of a batch of one.
     """
 
     run: Run
@@ -181,7 +181,7 @@ class RunResult:
 
     @property
     def epochs(self) -> int:
-        """How many epochs were trained, those after the best included."""
+        """Number of epochs trained, including those after the best."""
         return len(self.history.stopping_loss)
 
     @property
@@ -189,9 +189,10 @@ class RunResult:
         return self.logits.argmax(axis=1)
 
     def accuracy(self, nodes: np.ndarray) -> float:
-        """The share of these nodes that are predicted right; those without a label do not count. NaN for none."""
-        known = nodes[self.labels[nodes] >= 0]
-        return float((self.predictions[known] == self.labels[known]).mean()) if len(known) else float("nan")
+        """Fraction of the labelled nodes among these that are classified correctly; NaN if none is labelled."""
+        labelled = nodes[self.labels[nodes] >= 0]
+        correct = self.predictions[labelled] == self.labels[labelled]
+        return float(correct.mean()) if len(labelled) else float("nan")
 
     @property
     def stopping_accuracy(self) -> float:
@@ -203,7 +204,7 @@ class RunResult:
 
     @property
     def test_accuracy(self) -> float:
-        """NaN in a split for validation, which has no test nodes."""
+        """Accuracy on the test nodes; NaN in a split for validation, which has none."""
         return self.accuracy(self.run.split.test)
 
     def __repr__(self) -> str:

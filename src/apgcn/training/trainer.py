@@ -1,4 +1,4 @@
-"""How does a pack of runs train? As one tensor program that each run leaves when it is done."""
+"""Training of a run batch: one tensor program, from which each run is dropped when it has stopped."""
 
 from __future__ import annotations
 
@@ -9,34 +9,33 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from apgcn._utils.process import uninterrupted
-from apgcn.models.base import ModelConfig, Network
+from apgcn._utils.process import defer_signals
+from apgcn.models.base import BatchedModel, ModelConfig
 from apgcn.nn.propagation import PropagationOutput
 from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.devices import return_free_memory
 from apgcn.ops.rng import RandomStream
-from apgcn.training.closed_form import solved
 from apgcn.training.config import TrainingConfig
 from apgcn.training.cuda_graphs import CUDAGraphRunner, GraphMemoryPool, side_stream
 from apgcn.training.early_stopping import EarlyStopping
-from apgcn.training.loss import Nodes, objective, regularisation
+from apgcn.training.loss import NodeSet, l2_regularization, training_loss
 from apgcn.training.runs import Evaluation, HistoryLog, Run, RunResult
 
-TIDY_EVERY = 20  # epochs: costs nothing that can be measured
-LOOK_EVERY = 10  # epochs on a GPU, which must wait for each look at it
-TOGETHER = 0.2  # of the runs of a pack leave it at once on a GPU, where the others are then recorded again
+TRIM_INTERVAL = 20  # epochs between returns of free memory to the system, whose cost is not measurable
+SYNC_INTERVAL = 10  # epochs between looks of the host at a GPU, since each waits for it
+MIN_DROP_FRACTION = 0.2  # of the active runs must have finished before a GPU drops them and captures new CUDA graphs
 
 
 class Progress(NamedTuple):
-    """Where the training is after an epoch.
+    """Progress of a training after an epoch.
 
-    `done` counts the runs that have stopped. `share` is what part of all the epochs is behind us at most: each of the
-    other runs is taken to stop as soon as its patience allows.
+    `finished` is the number of runs that have stopped. `fraction` is an upper bound on the fraction of all epochs that
+    is done: it assumes that every active run stops as soon as its patience allows.
     """
 
     epoch: int
-    done: int
-    share: float
+    finished: int
+    fraction: float
 
 
 def train_batch(
@@ -46,31 +45,85 @@ def train_batch(
     training: TrainingConfig,
     progress: Callable[[Progress], None] | None = None,
 ) -> list[RunResult]:
-    """Train runs together, each as if it were alone, until the last has stopped.
+    """Train a run batch until its last run has stopped; each run trains as if it were alone.
 
-    A model without weights is not trained: it answers at once.
+    A model without weights is solved in closed form instead.
     """
     if not model.has_weights:
-        return solved(graph, runs, model)
+        return solve_batch(graph, runs, model)
     device = graph.labels.device
     with side_stream(device):
-        pack = BatchedTrainer(graph, runs, model, training)
-        while pack.going:
-            looked = pack.epoch()
-            if pack.epochs % TIDY_EVERY == 0 and device.type == "cpu":
+        trainer = BatchedTrainer(graph, runs, model, training)
+        while trainer.has_active_runs:
+            synchronized = trainer.train_epoch()
+            if trainer.epochs % TRIM_INTERVAL == 0 and device.type == "cpu":
                 return_free_memory()
-            if progress and looked:
-                progress(pack.progress())
-        return pack.results()
+            if progress and synchronized:
+                progress(trainer.progress())
+        return trainer.results()
+
+
+@torch.no_grad()
+def solve_batch(graph: DeviceGraph, runs: Sequence[Run], model: ModelConfig) -> list[RunResult]:
+    """Predictions of a model without weights, in closed form from the graph and the labels of the training nodes.
+
+    They are recorded as a training of one epoch. The stopping nodes have no influence.
+    """
+    train_nodes, stopping_nodes = _stack_sets(graph, runs)
+    prediction = model.solve(graph, train_nodes.index)
+    log = HistoryLog(len(runs))
+    evaluation = Evaluation(
+        training_loss=train_nodes.cross_entropy(prediction.output),
+        stopping_loss=stopping_nodes.cross_entropy(prediction.output),
+        stopping_accuracy=stopping_nodes.accuracy(prediction.output),
+        steps_mean=prediction.steps.float().mean(1),
+    )
+    log.append(torch.arange(len(runs)), evaluation)
+    histories = log.per_run_histories([1] * len(runs))
+    logits, steps, remainder = (value.cpu().numpy() for value in prediction)
+    return [
+        RunResult(
+            run=run,
+            logits=logits[number],
+            steps=steps[number],
+            remainder=remainder[number],
+            weights={},
+            history=histories[number],
+            best_epoch=1,
+            labels=graph.labels.cpu().numpy(),
+        )
+        for number, run in enumerate(runs)
+    ]
+
+
+def _stack_sets(graph: DeviceGraph, runs: Sequence[Run]) -> tuple[NodeSet, NodeSet]:
+    """The training and the stopping nodes of all runs."""
+    return (
+        NodeSet.stack([run.split.train for run in runs], graph.labels, name="training"),
+        NodeSet.stack([run.split.stopping for run in runs], graph.labels, name="stopping"),
+    )
 
 
 class BatchedTrainer:
-    """Runs in training.
+    """Trainer of a run batch.
 
-    The order of an epoch: a step of the objective, with dropout; an evaluation, without; each run that is at its best
-    keeps a copy of its weights; each run that has lost its patience leaves. On a GPU the two halves are recorded, see
-    `repeating`; the host looks only every few epochs who may leave, and what a run did after its last epoch is
-    forgotten.
+    An epoch is: an optimiser step on the loss, with dropout; an evaluation without dropout; a snapshot of the weights
+    of each run that is at its best; and the removal of each run whose patience is exhausted. On a GPU the first two are
+    captured as CUDA graphs, see `cuda_graphs`; the host checks only every few epochs which runs have finished, and
+    discards what a run computed after its last epoch.
+
+    Attributes
+    ----------
+    runs : list of Run
+        All runs, finished or not.
+    active_runs : Tensor of shape (active,)
+        Positions in `runs` of the runs that are still trained, in the order of the tensors' run axis.
+    best_weights, best_epochs
+        Of the active runs.
+    finished_weights, finished_epochs
+        Of all runs, filled as they finish: the best weights; best epochs and numbers of epochs as an array (2, runs).
+    epochs : int
+        Number of epochs so far.
     """
 
     def __init__(self, graph: DeviceGraph, runs: Sequence[Run], model: ModelConfig, training: TrainingConfig):
@@ -78,188 +131,201 @@ class BatchedTrainer:
         self.device = device = graph.labels.device
         on_gpu = device.type == "cuda"
         self.rng = RandomStream([run.rng_seed for run in runs], device=device)
-        self.model: Network = model.build(graph, self.rng)
-        with uninterrupted():  # PyTorch imports hundreds of modules when it makes its first optimiser
-            self.optimiser = torch.optim.Adam(
+        self.model: BatchedModel = model.build(graph, self.rng)
+        with defer_signals():  # PyTorch imports hundreds of modules when the first optimiser is created
+            self.optimizer = torch.optim.Adam(
                 self.model.parameters(), lr=training.learning_rate, fused=True, capturable=on_gpu
             )
-        self.stopping = EarlyStopping(
+        self.early_stopping = EarlyStopping(
             len(runs), patience=training.patience, early_stop_mode=training.early_stop_mode, device=device
         )
-        self.train, self.stop = self._sets()
-        self.members = torch.arange(len(runs), device=device)  # which run stands where in the pack
-        self.best = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
+        self.train_nodes, self.stopping_nodes = self._node_sets()
+        self.active_runs = torch.arange(len(runs), device=device)
+        self.best_weights = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
         self.best_epochs = torch.zeros(len(runs), dtype=torch.int64, device=device)
-        self.kept = {name: weight.clone() for name, weight in self.best.items()}  # of those that have left
-        self.lasted = np.zeros((2, len(runs)), dtype=np.int64)  # best epoch and number of epochs, likewise
+        self.finished_weights = {name: weight.clone() for name, weight in self.best_weights.items()}
+        self.finished_epochs = np.zeros((2, len(runs)), dtype=np.int64)
         self.history = HistoryLog(len(runs))
         self.epochs = 0
-        self.now = torch.zeros((), dtype=torch.int64, device=device)  # the same, where the runs are
-        self.look_every, self.together = (LOOK_EVERY, TOGETHER) if on_gpu else (1, 0.0)
-        self._forget_records()
+        self.epoch_on_device = torch.zeros((), dtype=torch.int64, device=device)
+        self.sync_interval, self.min_drop_fraction = (SYNC_INTERVAL, MIN_DROP_FRACTION) if on_gpu else (1, 0.0)
+        self._reset_cuda_graphs()
 
-    def _sets(self) -> tuple[Nodes, Nodes]:
-        """The nodes that train and those that say when to stop."""
-        return (
-            Nodes.of([run.split.train for run in self.runs], self.graph.labels, what="training"),
-            Nodes.of([run.split.stopping for run in self.runs], self.graph.labels, what="stopping"),
-        )
+    def _node_sets(self) -> tuple[NodeSet, NodeSet]:
+        """The training and the stopping nodes of all runs."""
+        return _stack_sets(self.graph, self.runs)
 
-    def _forget_records(self) -> None:
-        self._memory, self._rehearsing_since = GraphMemoryPool(self.device), self.epochs
-        self._steps: dict[tuple[bool, ...], CUDAGraphRunner[None]] = {}
-        self._assessment: CUDAGraphRunner[Evaluation] = CUDAGraphRunner(self._memory)
+    def _reset_cuda_graphs(self) -> None:
+        self._graph_pool, self._warm_up_start = GraphMemoryPool(self.device), self.epochs
+        self._step_graphs: dict[tuple[bool, ...], CUDAGraphRunner[None]] = {}
+        self._evaluation_graph: CUDAGraphRunner[Evaluation] = CUDAGraphRunner(self._graph_pool)
 
     @property
-    def going(self) -> bool:
-        return len(self.members) > 0
+    def has_active_runs(self) -> bool:
+        return len(self.active_runs) > 0
 
-    def epoch(self) -> bool:
-        """One epoch of every run; says whether the host looked at how they are."""
-        self.begin()
+    def train_epoch(self) -> bool:
+        """Train every active run for one epoch; return whether the host has checked which runs are finished."""
+        self.begin_epoch()
         self.step()
-        found = self.assess()
-        self.history.append(self.members, found)
+        evaluation = self.evaluate_and_snapshot()
+        self.history.append(self.active_runs, evaluation)
         last = self.epochs == self.config.max_epochs
-        look = last or self.epochs % self.look_every == 0
-        if look:
-            finished = self.stopping.finished(self.epochs) | last
-            if int(finished.sum()) >= max(1, self.together * len(self.members)):
-                self.leave(finished)
-        return look
+        synchronize = last or self.epochs % self.sync_interval == 0
+        if synchronize:
+            finished = self.early_stopping.finished(self.epochs) | last
+            if int(finished.sum()) >= max(1, self.min_drop_fraction * len(self.active_runs)):
+                self.drop_finished(finished)
+        return synchronize
 
-    def begin(self) -> None:
-        """Turn to the next epoch."""
+    def begin_epoch(self) -> None:
+        """Advance the epoch counter and the random streams."""
         self.epochs += 1
-        self.now.fill_(self.epochs)
+        self.epoch_on_device.fill_(self.epochs)
         self.rng.seek(self.epochs)
 
     def step(self) -> None:
-        """One step of Adam on every run's objective."""
-        learning = tuple(self.model.is_trainable(parameter, self.epochs) for parameter in self.model.parameters())
-        for parameter, is_trainable in zip(self.model.parameters(), learning, strict=True):
-            parameter.requires_grad_(is_trainable)
-        if learning not in self._steps:
-            self._steps[learning] = CUDAGraphRunner(self._memory)
-        self._steps[learning](self._step, record=self._rehearsed)
+        """Take one step of Adam on the loss of every active run."""
+        trainable = tuple(self.model.is_trainable(parameter, self.epochs) for parameter in self.model.parameters())
+        for parameter, requires_grad in zip(self.model.parameters(), trainable, strict=True):
+            parameter.requires_grad_(requires_grad)
+        if trainable not in self._step_graphs:
+            self._step_graphs[trainable] = CUDAGraphRunner(self._graph_pool)
+        self._step_graphs[trainable](self._step, capture=self._warmed_up)
 
     @property
-    def _rehearsed(self) -> bool:
-        """Whether each kind of step was done as it stands, so that none has to while memory is held by a recording.
+    def _warmed_up(self) -> bool:
+        """Whether each kind of step has run eagerly, so that none must while a captured graph holds memory.
 
-        One that comes more seldom than the host looks at the runs is not waited for.
+        A kind that recurs less often than the host synchronises is not waited for.
         """
-        return self.epochs > self._rehearsing_since + min(self.model.cycle, self.look_every)
+        return self.epochs > self._warm_up_start + min(self.model.trainable_period, self.sync_interval)
 
     def _step(self) -> None:
         self.rng.rewind()
-        self.optimiser.zero_grad()  # of an attempt that failed
-        outcome = self.model.at(self.train.index, self.graph, self.rng)
-        self.loss(outcome).sum().backward()
-        self._learned()
-        self.optimiser.step()
-        self.optimiser.zero_grad()  # to None: a parameter that did not learn does not move, momentum included
+        self.optimizer.zero_grad()  # gradients of a failed capture
+        output = self.model.forward_nodes(self.train_nodes.index, self.graph, self.rng)
+        self.loss(output).sum().backward()
+        self._reduce_gradients()
+        self.optimizer.step()
+        self.optimizer.zero_grad()  # to None: Adam skips a parameter without gradient, momentum included
 
-    def loss(self, outcome: PropagationOutput) -> Tensor:
-        """The objective, one value per run."""
-        return objective(self.model, outcome, self.train, l2=self.config.l2)
+    def loss(self, output: PropagationOutput) -> Tensor:
+        """The training loss, one value per run."""
+        return training_loss(self.model, output, self.train_nodes, l2=self.config.l2)
 
-    def _learned(self) -> None:
-        """The gradients of a step are there."""
+    def _reduce_gradients(self) -> None:
+        """Hook between the backward pass and the optimiser step, for gradients summed over processes."""
 
-    def assess(self) -> Evaluation:
-        """Evaluate every run, and keep the weights of those that are at their best."""
-        return self._assessment(self._assess, record=self._rehearsed)
+    def evaluate_and_snapshot(self) -> Evaluation:
+        """Evaluate every active run, update early stopping, and copy the weights of the runs that are at their best."""
+        return self._evaluation_graph(self._evaluate_and_snapshot, capture=self._warmed_up)
 
-    def _assess(self) -> Evaluation:
-        found = self.evaluate()
-        self.snapshot_best(self.stopping.update(self.now, found.stopping_accuracy, self.monitored_loss(found)))
-        return found
+    def _evaluate_and_snapshot(self) -> Evaluation:
+        evaluation = self.evaluate()
+        at_best = self.early_stopping.update(
+            self.epoch_on_device, evaluation.stopping_accuracy, self.monitored_loss(evaluation)
+        )
+        self.snapshot_best(at_best)
+        return evaluation
 
     @torch.no_grad()
     def evaluate(self) -> Evaluation:
-        outcome = self.model(self.graph)
+        """Losses, stopping accuracy and mean steps of every active run, with dropout off."""
+        output = self.model(self.graph)
         return Evaluation(
-            training_loss=self.loss(outcome),
-            stopping_loss=self.stop.cross_entropy(outcome.output),
-            stopping_accuracy=self.stop.accuracy(outcome.output),
-            steps_mean=outcome.steps.float().mean(1),
+            training_loss=self.loss(output),
+            stopping_loss=self.stopping_nodes.cross_entropy(output.output),
+            stopping_accuracy=self.stopping_nodes.accuracy(output.output),
+            steps_mean=output.steps.float().mean(1),
         )
 
     @torch.no_grad()
-    def monitored_loss(self, found: Evaluation) -> Tensor:
-        """The loss that patience and ties look at."""
+    def monitored_loss(self, evaluation: Evaluation) -> Tensor:
+        """The loss for patience and ties, one value per run; see `TrainingConfig.monitor`."""
         if self.config.monitor == "training":
-            return found.training_loss
+            return evaluation.training_loss
         if self.config.monitor == "regularised":
-            return found.stopping_loss + regularisation(self.model, l2=self.config.l2)
-        return found.stopping_loss
+            return evaluation.stopping_loss + l2_regularization(self.model, l2=self.config.l2)
+        return evaluation.stopping_loss
 
     @torch.no_grad()
     def snapshot_best(self, at_best: Tensor) -> None:
         """Copy the weights of the runs that are at their best."""
         if self.device.type == "cpu" and not at_best.any():
             return
-        self.best_epochs.copy_(torch.where(at_best, self.now, self.best_epochs))
+        self.best_epochs.copy_(torch.where(at_best, self.epoch_on_device, self.best_epochs))
         for name, weight in self.model.named_parameters():
-            chosen = at_best.view(-1, *[1] * (weight.ndim - 1))
-            self.best[name].copy_(torch.where(chosen, weight, self.best[name]))
+            mask = at_best.view(-1, *[1] * (weight.ndim - 1))
+            self.best_weights[name].copy_(torch.where(mask, weight, self.best_weights[name]))
 
     @torch.no_grad()
-    def leave(self, finished: Tensor) -> None:
-        """Go on without the finished runs."""
-        self._forget_records()
+    def drop_finished(self, finished: Tensor) -> None:
+        """Remove the finished runs from all tensors, and keep their best weights."""
+        self._reset_cuda_graphs()
         if self.device.type == "cuda":
-            torch.cuda.empty_cache()  # what was recorded held memory
-        leaving = self.members[finished]
-        ends = (self.stopping.last_improvement + self.config.patience).clamp(max=self.config.max_epochs)
-        self.lasted[:, leaving.cpu().numpy()] = torch.stack([self.best_epochs, ends])[:, finished].cpu().numpy()
-        staying = (~finished).nonzero().squeeze(1)
-        for name, best in self.best.items():
-            self.kept[name][leaving] = best[finished]
-            self.best[name] = best[staying]
-        self.members, self.best_epochs = self.members[staying], self.best_epochs[staying]
-        self.rng.select(staying)
-        self.stopping.select(staying)
-        self.train, self.stop = self.train.select(staying), self.stop.select(staying)
+            torch.cuda.empty_cache()  # memory of the captured graphs
+        dropped = self.active_runs[finished]
+        self.finished_epochs[:, dropped.cpu().numpy()] = (
+            torch.stack([self.best_epochs, self._last_epochs()])[:, finished].cpu().numpy()
+        )
+        remaining = (~finished).nonzero().squeeze(1)
+        for name, best in self.best_weights.items():
+            self.finished_weights[name][dropped] = best[finished]
+            self.best_weights[name] = best[remaining]
+        self.active_runs, self.best_epochs = self.active_runs[remaining], self.best_epochs[remaining]
+        self.rng.select(remaining)
+        self.early_stopping.select(remaining)
+        self.train_nodes = self.train_nodes.select(remaining)
+        self.stopping_nodes = self.stopping_nodes.select(remaining)
         for parameter in self.model.parameters():
-            state = self.optimiser.state[parameter]
+            state = self.optimizer.state[parameter]
             for moment in ("exp_avg", "exp_avg_sq"):
                 if moment in state:
-                    state[moment] = state[moment][staying]
-            parameter.data = parameter.data[staying]
+                    state[moment] = state[moment][remaining]
+            parameter.data = parameter.data[remaining]
+
+    def _last_epochs(self) -> Tensor:
+        """The epoch at which each active run stops if nothing improves any more."""
+        return (self.early_stopping.last_improvement + self.config.patience).clamp(max=self.config.max_epochs)
 
     def progress(self) -> Progress:
-        ends = (self.stopping.last_improvement + self.config.patience).clamp(max=self.config.max_epochs)
-        shares = (self.epochs / ends).clamp(max=1).cpu()
-        left = len(self.runs) - len(self.members)
-        return Progress(self.epochs, left + int((shares == 1).sum()), (left + float(shares.sum())) / len(self.runs))
+        """Progress of all runs; waits for a GPU."""
+        fractions = (self.epochs / self._last_epochs()).clamp(max=1).cpu()
+        dropped = len(self.runs) - len(self.active_runs)
+        return Progress(
+            epoch=self.epochs,
+            finished=dropped + int((fractions == 1).sum()),
+            fraction=(dropped + float(fractions.sum())) / len(self.runs),
+        )
 
     @torch.no_grad()
-    def answers(self) -> PropagationOutput:
-        """What every run says with its best weights, when all have left."""
+    def best_outputs(self) -> PropagationOutput:
+        """Outputs of every run with its best weights; call it when all runs have finished."""
         for name, weight in self.model.named_parameters():
-            weight.data = self.kept[name]
+            weight.data = self.finished_weights[name]
         return self.model(self.graph)
 
     def results(self) -> list[RunResult]:
-        """Every run with its best weights, evaluated once more."""
-        logits, steps, remainder = (value.cpu().numpy() for value in self.answers())
-        return self.results_of(logits, steps, remainder, self.graph.labels.cpu().numpy())
+        """The results of all runs, evaluated with their best weights."""
+        logits, steps, remainder = (value.cpu().numpy() for value in self.best_outputs())
+        return self.make_results(logits, steps, remainder, self.graph.labels.cpu().numpy())
 
-    def results_of(
+    def make_results(
         self, logits: np.ndarray, steps: np.ndarray, remainder: np.ndarray, labels: np.ndarray
     ) -> list[RunResult]:
-        """Every run with what its best weights say, (runs, nodes, ...)."""
-        best_epochs, epochs = self.lasted.tolist()
-        histories = self.history.of_each_run(epochs)
+        """The results of all runs from the outputs of their best weights, of shape (runs, nodes, ...)."""
+        best_epochs, epochs = self.finished_epochs.tolist()
+        histories = self.history.per_run_histories(epochs)
         return [
             RunResult(
                 run=run,
                 logits=logits[number],
                 steps=steps[number],
                 remainder=remainder[number],
-                weights={name: weight[number : number + 1].cpu().clone() for name, weight in self.kept.items()},
+                weights={
+                    name: weight[number : number + 1].cpu().clone() for name, weight in self.finished_weights.items()
+                },
                 history=histories[number],
                 best_epoch=best_epochs[number],
                 labels=labels,
