@@ -1,4 +1,9 @@
-"""The command `apgcn`: what a user types, and what a mistake costs them (one sentence, exit status 2)."""
+"""The command `apgcn`, one module per command; a user's mistake gets one sentence on standard error and exit status 2.
+
+Benchmark graphs: `train`, `tune`, `reproduce`, `status`, `report`. The user's graph: `fit`, `predict`, `explain`,
+`export`. Reference: `models`, `datasets`, `bench`. Options that several commands share are in `options`, output to the
+terminal is in `render` and `progress`, and `distributed` is the part of `train` and `fit` that runs under torchrun.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +12,18 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from apgcn import __version__
-from apgcn._utils.formatting import printable
-from apgcn._utils.process import leaves_at_once
+from apgcn._utils.formatting import replace_unprintable
+from apgcn._utils.process import immediate_exit_requested
 from apgcn.cli.bench import bench
 from apgcn.cli.datasets import datasets
 from apgcn.cli.explain import explain
 from apgcn.cli.export import export
+from apgcn.cli.fit import fit
 from apgcn.cli.models import models
 from apgcn.cli.predict import predict
 from apgcn.cli.report import report
@@ -27,27 +33,53 @@ from apgcn.cli.train import train
 from apgcn.cli.tune import tune
 from apgcn.errors import ApgcnError
 
+__all__ = ["app", "main", "run"]
+
 INTERRUPTED = 130
-UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's, wherever this typer keeps its click
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]  # click's, wherever this version of typer keeps it
+
+# Options of version 0.1 that have another name, or are now options of another command.
+RENAMED_OPTIONS = {
+    ("train", "--settings"): "--preset",
+    ("reproduce", "--settings"): "--preset",
+    ("fit", "--settings"): "--set NAME=VALUE for each hyperparameter, because presets are for benchmark graphs",
+    ("fit", "--test-share"): "--test-size",
+    ("fit", "--words"): "--bag-of-words",
+    ("fit", "--runs"): "--ensemble",
+    ("bench", "--packs"): "--batch-sizes",
+    ("bench", "--rounds"): "--repeats",
+    ("train", "--tune"): "the command `apgcn tune DATASET`",
+}
+FIT_OPTIONS = (
+    *(
+        "--edges",
+        "--nodes",
+        "--graph",
+        "--label",
+        "--id",
+        "--source",
+        "--target",
+        "--weight",
+        "--directed",
+        "--one-hot",
+    ),
+    *("--bag-of-words", "--words", "--ignore", "--test-size", "--test-share", "--ensemble"),
+)
 
 app = typer.Typer(
     name="apgcn",
-    help="Graph networks in which every node decides for itself how far to listen.",
+    help="Graph neural networks with node-adaptive depth.",
     add_completion=False,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-app.command()(train)
-app.command()(predict)
-app.command()(explain)
-app.command()(export)
-app.command()(reproduce)
-app.command()(status)
-app.command()(report)
-app.command()(tune)
-app.command()(models)
-app.command()(datasets)
-app.command()(bench)
+for panel, commands in {
+    "Benchmark graphs": (train, tune, reproduce, status, report),
+    "Your graph": (fit, predict, explain, export),
+    "Reference": (models, datasets, bench),
+}.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -62,20 +94,20 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Graph networks in which every node decides for itself how far to listen."""
+    """Graph neural networks with node-adaptive depth: each node learns how many propagation steps it needs."""
 
 
 def main() -> None:
-    """Run the command and leave with its exit status."""
-    for ending in ("SIGTERM", "SIGHUP"):  # asked to end, or the terminal is gone: clean up as after Ctrl-C
-        number = getattr(signal, ending, None)
-        if number and signal.getsignal(number) != signal.SIG_IGN:  # nohup: go on
+    """Run the command and exit with its status."""
+    for signal_name in ("SIGTERM", "SIGHUP"):  # clean up as after Ctrl-C, also when the terminal is closed
+        number = getattr(signal, signal_name, None)
+        if number and signal.getsignal(number) != signal.SIG_IGN:  # nohup: continue
             signal.signal(number, signal.default_int_handler)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a question mark rather than no answer
+            stream.reconfigure(errors="replace")  # print a question mark rather than fail
     status = run(sys.argv[1:])
-    if leaves_at_once():
+    if immediate_exit_requested():
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError, AttributeError):
                 stream.flush()
@@ -93,37 +125,55 @@ def run(arguments: list[str]) -> int:
             raise KeyboardInterrupt
         return status
     except ApgcnError as error:
-        quiet = error.quiet or (_another_says_it(arguments) and not _was_a_rank())
-        return error.exit_status if quiet else _complain(str(error), error.exit_status)
+        quiet = error.quiet or (_is_reported_by_rank_0(arguments) and not _has_connected())
+        return error.exit_status if quiet else _report(str(error), error.exit_status)
     except UsageError as error:
-        return 2 if _another_says_it(arguments) else _complain(error.format_message(), 2)  # type: ignore[attr-defined]
+        return 2 if _is_reported_by_rank_0(arguments) else _report(_usage_message(error), 2)
     except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED if _another_says_it(arguments) else _complain("interrupted.", INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output has left; what is buffered has nowhere to go
+        return INTERRUPTED if _is_reported_by_rank_0(arguments) else _report("interrupted.", INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output is gone: discard what is buffered
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except (OSError, UnicodeError) as error:
-        return _complain(f"{error}; check the path, its permissions and the space left.", 2)
+        return _report(f"{error}; check the path, its permissions and the space left.", 2)
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "memory" not in str(error).lower():
             raise
-        return _complain("there is not enough memory; train a smaller graph, fewer steps or fewer hidden units.", 2)
+        return _report(
+            "not enough memory; use a smaller graph, fewer steps or fewer hidden_channels.",
+            2,
+        )
 
 
-def _was_a_rank() -> bool:
-    """Whether this process has met other ranks of a training."""
-    ranks = sys.modules.get("apgcn.distributed.communication")
-    return bool(ranks and ranks.was_there())
+def _usage_message(error: Any) -> str:
+    """The message of a usage error; for an option of version 0.1, the option or command that replaces it."""
+    option = getattr(error, "option_name", None)
+    command = error.ctx.info_name if error.ctx else None
+    replacement = RENAMED_OPTIONS.get((str(command), str(option)))
+    if replacement:
+        return f"{command} has no option {option}; use {replacement}."
+    if command == "train" and option in FIT_OPTIONS:
+        return (
+            f"train is for benchmark graphs and has no option {option}; for your own graph use: apgcn fit {option} ..."
+        )
+    return error.format_message()
 
 
-def _another_says_it(arguments: list[str]) -> bool:
-    """Whether the first rank of this machine, which was told the same, has the word."""
-    started_together = "--distributed" in arguments or "TORCHELASTIC_RUN_ID" in os.environ
-    return started_together and os.environ.get("LOCAL_RANK", "0") != "0"
+def _has_connected() -> bool:
+    """Whether this process has been connected with other ranks."""
+    communication = sys.modules.get("apgcn.distributed.communication")
+    return bool(communication and communication.has_connected())
 
 
-def _complain(sentence: str, status: int) -> int:
+def _is_reported_by_rank_0(arguments: list[str]) -> bool:
+    """Whether the first rank of this machine, which has the same arguments, reports errors for this process."""
+    started_by_torchrun = "--distributed" in arguments or "TORCHELASTIC_RUN_ID" in os.environ
+    return started_by_torchrun and os.environ.get("LOCAL_RANK", "0") != "0"
+
+
+def _report(sentence: str, status: int) -> int:
+    """Print an error message on standard error, on one line; returns the exit status."""
     if sys.stderr:
-        with suppress(OSError):  # nobody can be told
-            print(f"apgcn: {printable(' '.join(sentence.split()))}", file=sys.stderr)
+        with suppress(OSError):  # standard error is closed or full
+            print(f"apgcn: {replace_unprintable(' '.join(sentence.split()))}", file=sys.stderr)
     return status

@@ -1,36 +1,33 @@
-"""`apgcn datasets`: list the catalogue."""
+"""`apgcn datasets`: list the benchmark graphs."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated
-
-import typer
 
 from apgcn.cli import render
+from apgcn.cli.options import AsJSON
 
 
-def datasets(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
-) -> None:
-    """List the benchmark graphs: counts after cleaning, citation, and where each file is or would come from."""
-    from apgcn.data.download import find
-    from apgcn.data.registry import CATALOGUE
-    from apgcn.models.apgcn import APGCNConfig
+def datasets(as_json: AsJSON = False) -> None:
+    """List the benchmark graphs: counts after cleaning, citation, and the file or the address it is downloaded from."""
+    from apgcn.data.download import find_file
+    from apgcn.data.registry import DATASETS
     from apgcn.models.presets import preset_values
 
-    found = {name: "embedded" if dataset.embedded else str(find(dataset) or "") for name, dataset in CATALOGUE.items()}
-    if as_json:
-        listed = [
-            {
-                **asdict(dataset),
-                "file_name": dataset.file_name,
-                "found": found[name] or None,
-                "paper": {key: one.value for key, one in preset_values(APGCNConfig, name, "paper").items()},
-            }
-            for name, dataset in CATALOGUE.items()
-        ]
-        print(json.dumps({"datasets": listed}))
-    else:
-        render.catalogue(CATALOGUE, found)
+    places = {
+        name: "embedded" if dataset.embedded else str(find_file(dataset) or "") for name, dataset in DATASETS.items()
+    }
+    if not as_json:
+        render.dataset_list(DATASETS, places)
+        return
+    entries = [
+        {
+            **asdict(dataset),
+            "file_name": dataset.file_name,
+            "path": places[name] or None,
+            "paper": {key: sourced.value for key, sourced in preset_values("apgcn", name, "paper").items()},
+        }
+        for name, dataset in DATASETS.items()
+    ]
+    print(json.dumps({"datasets": entries}))

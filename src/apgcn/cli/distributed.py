@@ -1,8 +1,9 @@
-"""`torchrun ... -m apgcn train ... --distributed`: one training, whose rows lie on several ranks."""
+"""Training on several ranks: `torchrun ... -m apgcn train` or `fit` with `--distributed`."""
 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,37 +11,50 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from apgcn._utils.atomic import BEGUN
-from apgcn._utils.formatting import counted
+from apgcn._utils.atomic import PARTIAL_PREFIX
+from apgcn._utils.formatting import pluralize
 from apgcn.cli import render
-from apgcn.cli.fit import check_test_share, held_out
-from apgcn.cli.input_files import Files
-from apgcn.cli.progress import say
+from apgcn.cli.options import GraphFiles
+from apgcn.cli.progress import log
 from apgcn.errors import ApgcnError, InvalidInput, RankDied
-from apgcn.io.build_graph import TableSchema
 
 if TYPE_CHECKING:
     from apgcn.distributed.communication import Communicator
-    from apgcn.distributed.graph_source import Source
+    from apgcn.distributed.graph_shard import GraphSource
+    from apgcn.io.schema import TableSchema
 
-KEPT = "what was learned is kept: the same command goes on from there"
+RESUME_HINT = "a checkpoint is kept: the same command continues from there"
 
 
-def checkpoint_of(out: Path) -> Path:
-    """Where a training that will write a folder keeps how far it is: beside it or, if it is there and empty, in it."""
+def check_distributed_options(distributed: bool, *, partition: str, out: Path | None) -> None:
+    """Raise unless --distributed, --partition, --out and torchrun go together."""
+    if distributed:
+        if out is None:
+            raise InvalidInput("--distributed must come with --out, the new folder of the model.")
+    elif partition != "auto":
+        raise InvalidInput("--partition must come with --distributed.")
+    elif "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
+        raise InvalidInput(
+            f"torchrun has started {os.environ['WORLD_SIZE']} processes, which need --distributed; add it, or start "
+            "apgcn without torchrun."
+        )
+
+
+def checkpoint_path(out: Path) -> Path:
+    """The checkpoint of a training with this --out: in the folder if it exists and is empty, else beside it."""
     out = out.resolve()
-    return (
-        out / f"{BEGUN}checkpoint.safetensors" if out.is_dir() else out.with_name(f".{out.name}.checkpoint.safetensors")
-    )
+    if out.is_dir():
+        return out / f"{PARTIAL_PREFIX}checkpoint.safetensors"
+    return out.with_name(f".{out.name}.checkpoint.safetensors")
 
 
-def train_own_together(
-    files: Files,
+def fit_on_ranks(
+    files: GraphFiles,
     schema: TableSchema,
     *,
     model: str,
-    changes: dict[str, Any],
-    initialisations: int,
+    overrides: dict[str, Any],
+    ensemble_size: int,
     test_size: float,
     seed: int,
     device: str,
@@ -48,42 +62,59 @@ def train_own_together(
     out: Path,
     as_json: bool,
 ) -> None:
-    """Read, split, train, judge and save, together; predictions of all nodes are written by all ranks."""
-    from apgcn.distributed.fit import fitted_together
-    from apgcn.distributed.outputs import folder_of_all, save_predictions, traffic_of, try_folder
-    from apgcn.distributed.train import train_together
-    from apgcn.inference.fit import NAME
-    from apgcn.inference.splits import stratified_split, without
+    """`apgcn fit --distributed`: read, split, train, evaluate and save; each rank writes predictions for its nodes."""
+    from apgcn.cli.fit import held_out_sets
+    from apgcn.distributed.outputs import (
+        build_trained_model,
+        check_shared_folder,
+        shared_folder,
+        traffic_by_rank,
+        write_predictions_of_rank,
+    )
+    from apgcn.distributed.train import train_sharded
+    from apgcn.inference.fit import GRAPH_NAME
+    from apgcn.inference.splits import missing_class_notes, stratified_split
     from apgcn.training.config import split_config
     from apgcn.training.runs import Run
 
-    chosen, training = split_config(model, changes)
-    check_test_share(test_size)
-    kept = checkpoint_of(out)
-    with _together(device, kept, task=["one's own graph", partition, schema.directed]) as world:
-        try_folder(world, out)
+    model_config, training = split_config(model, overrides)
+    checkpoint = checkpoint_path(out)
+    with _connect(device, checkpoint, task=["the user's graph", partition, schema.directed]) as comm:
+        check_shared_folder(comm, out)
         started = time.perf_counter()
-        source = world.together(lambda: _source(files, schema, quiet=world.rank > 0))
-        split = world.together(lambda: stratified_split(source.labels, test=test_size, seed=seed))
-        lacking = without(source, split, asked=held_out(test_size))
-        runs = [Run(split, init=seed + number, dataset=NAME) for number in range(initialisations)]
-        how = _how(world, partition, kept)
-        for note in lacking:
-            how["tell"](note)
-        with _bar(world, initialisations, label=f"{chosen.title} on {out.name}") as report:
-            trained = train_together(world, source, runs, chosen, training, progress=report, **how)
+        source = comm.run_collectively(lambda: _graph_source(files, schema, quiet=comm.rank > 0))
+        split = comm.run_collectively(lambda: stratified_split(source.labels, test_size=test_size, seed=seed))
+        split_notes = missing_class_notes(source, split, sets=held_out_sets(test_size))
+        runs = [Run(split, init=seed + number, dataset=GRAPH_NAME) for number in range(ensemble_size)]
+        notify = _notify_on_rank_0(comm)
+        for note in split_notes:
+            notify(note)
+        with _progress_bar(comm, ensemble_size, label=f"{model_config.title} on {out.name}") as report:
+            result = train_sharded(
+                comm,
+                source,
+                runs,
+                model_config,
+                training,
+                partition=partition,
+                checkpoint=checkpoint,
+                progress=report,
+                notify=notify,
+            )
         seconds = time.perf_counter() - started
-        if world.rank == 0 and not (trained.pack.lasted[0] > 0).any():
-            kept.unlink(missing_ok=True)  # all runs have diverged: nobody wants to go on there
-        made = fitted_together(world, trained, source.class_names, source.features)
-        notes = made.fitted.notes
-        notes |= {"seconds": seconds, "tried": [], "traffic": traffic_of(world, trained)}
-        (steps,) = world.sums(trained.said.steps.double().mean(0).sum()[None] / source.nodes)
-        with folder_of_all(world, out) as folder:
-            world.together(lambda: save_predictions(world, folder, source, trained, made))
-            world.together(lambda: None if world.rank else source.save(folder, made.fitted, name=out.name))
-        if world.rank == 0:
-            kept.unlink(missing_ok=True)
+        if comm.rank == 0 and not (result.trainer.finished_epochs[0] > 0).any():
+            checkpoint.unlink(missing_ok=True)  # all runs have diverged: there is nothing to resume
+        sharded_model = build_trained_model(comm, result, source.class_names, source.features)
+        metrics = sharded_model.model.metrics
+        metrics |= {"seconds": seconds, "trials": [], "traffic": traffic_by_rank(comm, result)}
+        (steps_mean,) = comm.all_reduce(result.output.steps.double().mean(0).sum()[None] / source.nodes)
+        with shared_folder(comm, out) as folder:
+            comm.run_collectively(lambda: write_predictions_of_rank(comm, folder, source, result, sharded_model))
+            comm.run_collectively(
+                lambda: None if comm.rank else source.save(folder, sharded_model.model, name=out.name)
+            )
+        if comm.rank == 0:
+            checkpoint.unlink(missing_ok=True)
             summary = {
                 "nodes": source.nodes,
                 "edges": source.edges if schema.directed else source.edges // 2,
@@ -91,139 +122,150 @@ def train_own_together(
                 "classes": list(source.class_names),
                 "labelled": int((source.labels >= 0).sum()),
                 "model": model,
-                "initialisations": made.fitted.initialisations,
-                "settings": {**vars(chosen), **vars(training)},
-                "steps_mean": float(steps),
-                "read": [*source.notes, *lacking],
-                **notes,
+                "ensemble_size": sharded_model.model.ensemble_size,
+                "hyperparameters": {**vars(model_config), **vars(training)},
+                "steps_mean": float(steps_mean),
+                "notes": [*source.notes, *split_notes],
+                **metrics,
                 "out": str(out),
             }
-            held = "test" if notes["test"]["nodes"] else "stopping"
-            _tell(summary, accuracy=notes[held]["accuracy"], of=held, title=chosen.title, as_json=as_json)
+            set_name = "test" if metrics["test"]["nodes"] else "stopping"
+            accuracy = metrics[set_name]["accuracy"]
+            _show(summary, accuracy=accuracy, set_name=set_name, title=model_config.title, as_json=as_json)
 
 
-def train_catalogued_together(
+def train_on_ranks(
     dataset: str,
     *,
     model: str,
-    kind: str | None,
-    changes: dict[str, Any],
+    preset: str | None,
+    overrides: dict[str, Any],
     seed: int,
     device: str,
     partition: str,
     out: Path,
     as_json: bool,
 ) -> None:
-    """One run of the benchmark, together; kept as `apgcn train NAME --out` keeps it."""
+    """`apgcn train DATASET --distributed`: one run of the benchmark, saved as without `--distributed`."""
     from apgcn.data import load
     from apgcn.data.transforms import clean
-    from apgcn.distributed.graph_source import InMemory
-    from apgcn.distributed.outputs import folder_of_all, gathered, traffic_of, try_folder
-    from apgcn.distributed.train import train_together
+    from apgcn.distributed.graph_shard import InMemorySource
+    from apgcn.distributed.outputs import check_shared_folder, gather_results, shared_folder, traffic_by_rank
+    from apgcn.distributed.train import train_sharded
     from apgcn.models.presets import presets_for
-    from apgcn.models.registry import config_class
     from apgcn.training.config import preset_config
     from apgcn.training.outputs import save, summarize
     from apgcn.training.runs import benchmark_runs
 
-    chosen, training = preset_config(dataset, model=model, kind=kind, **changes)
-    kept = checkpoint_of(out)
-    with _together(device, kept, task=[dataset, partition, False]) as world:
-        try_folder(world, out)
+    model_config, training = preset_config(dataset, model=model, preset=preset, **overrides)
+    checkpoint = checkpoint_path(out)
+    with _connect(device, checkpoint, task=[dataset, partition, False]) as comm:
+        check_shared_folder(comm, out)
         started = time.perf_counter()
-        graph = world.together(lambda: clean(load(dataset)))
+        graph = comm.run_collectively(lambda: clean(load(dataset)))
         runs = benchmark_runs(graph, 1, seed=seed)
-        how = _how(world, partition, kept)
-        with _bar(world, 1, label=f"{chosen.title} on {dataset}") as report:
-            trained = train_together(world, InMemory(graph), runs, chosen, training, progress=report, **how)
+        with _progress_bar(comm, 1, label=f"{model_config.title} on {dataset}") as report:
+            result = train_sharded(
+                comm,
+                InMemorySource(graph),
+                runs,
+                model_config,
+                training,
+                partition=partition,
+                checkpoint=checkpoint,
+                progress=report,
+                notify=_notify_on_rank_0(comm),
+            )
         seconds = time.perf_counter() - started
-        results = gathered(world, trained, graph.labels)
-        traffic = traffic_of(world, trained)
-        if world.rank == 0:
-            summary = summarize(results, chosen, training, device=world.device, seconds=seconds)
-            summary |= {"ranks": world.size, "traffic": traffic}
-            summary["settings_kind"] = kind or presets_for(config_class(model), dataset)[0]
-        with folder_of_all(world, out) as folder:
-            world.together(lambda: None if world.rank else save(folder, results, summary))
-        if world.rank == 0:
-            kept.unlink(missing_ok=True)
+        results = gather_results(comm, result, graph.labels)
+        traffic = traffic_by_rank(comm, result)
+        if comm.rank == 0:
+            summary = summarize(results, model_config, training, device=comm.device, seconds=seconds)
+            summary |= {"ranks": comm.size, "traffic": traffic}
+            summary["preset"] = preset or presets_for(model, dataset)[0]
+        with shared_folder(comm, out) as folder:
+            comm.run_collectively(lambda: None if comm.rank else save(folder, results, summary))
+        if comm.rank == 0:
+            checkpoint.unlink(missing_ok=True)
             summary |= {"out": str(out)}
             accuracy = results[0].test_accuracy
-            _tell(summary, accuracy=accuracy, of="test", title=chosen.title, as_json=as_json)
+            _show(summary, accuracy=accuracy, set_name="test", title=model_config.title, as_json=as_json)
             if summary["diverged"]:
                 raise InvalidInput("the run diverged: its loss was never finite; make learning_rate smaller.")
 
 
 @contextmanager
-def _together(device: str, kept: Path, *, task: list[Any]) -> Iterator[Communicator]:
-    """The ranks, who must have been told the same; what all of them have found wrong is said by the first."""
-    from apgcn.distributed.communication import world
+def _connect(device: str, checkpoint: Path, *, task: list[Any]) -> Iterator[Communicator]:
+    """Connect the ranks, check that all were started with the same task, and let rank 0 report errors."""
+    from apgcn.distributed.communication import connect_ranks
 
-    with world(device) as ranks:
+    with connect_ranks(device) as comm:
         try:
-            for rank, theirs in enumerate(ranks.all_gather(task)):
-                if theirs != task:
+            for rank, task_of_rank in enumerate(comm.all_gather(task)):
+                if task_of_rank != task:
+                    dataset, partition, directed = task_of_rank
                     raise InvalidInput(
-                        f"all ranks must be told the same, but rank {rank} trains {theirs[0]}, --partition {theirs[1]}"
-                        f"{', --directed' if theirs[2] else ''}."
+                        f"all ranks must get the same arguments, but rank {rank} trains {dataset}, --partition "
+                        f"{partition}{', --directed' if directed else ''}."
                     )
-            yield ranks
+            yield comm
         except KeyboardInterrupt:
-            if ranks.rank == 0 and kept.exists():
-                say(f"{KEPT}.")
+            if comm.rank == 0 and checkpoint.exists():
+                log(f"{RESUME_HINT}.")
             raise
         except RankDied as error:
-            if kept.exists():
-                raise RankDied(f"{str(error).rstrip('.')}; {KEPT}.") from error
+            if checkpoint.exists():
+                raise RankDied(f"{str(error).rstrip('.')}; {RESUME_HINT}.") from error
             raise
         except ApgcnError as error:
-            error.quiet = ranks.rank > 0
+            error.quiet = comm.rank > 0
             raise
 
 
 @contextmanager
-def _bar(world: Communicator, runs: int, *, label: str) -> Iterator[Any]:
-    """How far it is, on the terminal of rank 0."""
-    if world.rank:
+def _progress_bar(comm: Communicator, runs: int, *, label: str) -> Iterator[Any]:
+    """A progress bar on the terminal of rank 0; None on the others."""
+    if comm.rank:
         yield None
         return
     with render.progress_bar(runs, label=label) as report:
         yield report
 
 
-def _how(world: Communicator, partition: str, kept: Path) -> dict[str, Any]:
-    """What both kinds of training have in common."""
-    tell = say if world.rank == 0 else lambda note: None
-    return {"partition": partition, "checkpoint": kept, "tell": tell}
+def _notify_on_rank_0(comm: Communicator) -> Any:
+    """A function that logs a line on rank 0 and does nothing on the others."""
+    return log if comm.rank == 0 else lambda note: None
 
 
-def _source(files: Files, schema: TableSchema, *, quiet: bool) -> Source:
-    """The graph: an archive is read in parts, tables as a whole."""
-    from apgcn.distributed.graph_source import InMemory
-    from apgcn.distributed.streaming_npz import Archive
+def _graph_source(files: GraphFiles, schema: TableSchema, *, quiet: bool) -> GraphSource:
+    """The graph: an .npz archive is streamed, tables and other files are read into memory."""
+    from apgcn.distributed.graph_shard import InMemorySource
+    from apgcn.distributed.streaming_npz import NpzSource
+    from apgcn.io.schema import TableSchema
 
-    if files.arrays and files.graph is not None:
+    if files.has_arrays and files.graph is not None:
         if schema != TableSchema(directed=schema.directed):
             raise InvalidInput(
-                f"{files.graph} holds arrays, not columns: leave out --label and what else is said about columns."
+                f"{files.graph} holds arrays, not columns: leave out --label and the other options for columns."
             )
-        return Archive(files.graph, directed=schema.directed)
+        return NpzSource(files.graph, directed=schema.directed)
     if schema.label is None:
         raise InvalidInput("--label must name the column of --nodes that holds the classes.")
     read = files.read(schema, quiet=quiet)
-    return InMemory(replace(read.graph, name="graph"), read)
+    return InMemorySource(replace(read.graph, name="graph"), read)
 
 
-def _tell(summary: dict[str, Any], *, accuracy: float, of: str, title: str, as_json: bool) -> None:
+def _show(summary: dict[str, Any], *, accuracy: float, set_name: str, title: str, as_json: bool) -> None:
+    """Print the result of a training on several ranks."""
     if as_json:
         print(json.dumps(summary, allow_nan=False))
         return
     print(
-        f"{title}, {counted(summary['ranks'], 'rank')}: accuracy on {of} nodes {100 * accuracy:.2f} %, "
-        f"K {summary['steps_mean']:.2f} on average, {render.duration(summary['seconds'])}: {summary['out']}"
+        f"{title}, {pluralize(summary['ranks'], 'rank')}: accuracy on {set_name} nodes {100 * accuracy:.2f} %, "
+        f"steps K {summary['steps_mean']:.2f} on average, {render.duration(summary['seconds'])}: {summary['out']}"
     )
-    for rank, one in enumerate(summary["traffic"] if summary["ranks"] > 1 else ()):
+    for rank, traffic in enumerate(summary["traffic"] if summary["ranks"] > 1 else ()):
         print(
-            f"rank {rank} sent {one['bytes_per_exchange'] / 2**20:.3g} MiB in each of {one['exchanges']:,} exchanges; "
-            f"{100 * one['share_of_time']:.0f} % of its time it talked or waited"
+            f"rank {rank} sent {traffic['bytes_per_exchange'] / 2**20:.3g} MiB in each of {traffic['exchanges']:,} "
+            f"halo exchanges and spent {100 * traffic['communication_fraction']:.0f} % of its time on communication"
         )

@@ -1,4 +1,4 @@
-"""`apgcn explain`: a page that shows who listened how far."""
+"""`apgcn explain`: a page that shows the graph and the number of steps of each node."""
 
 from __future__ import annotations
 
@@ -8,55 +8,55 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apgcn.cli.input_files import AS_JSON
-from apgcn.cli.predict import MODEL
-from apgcn.cli.progress import say
+from apgcn.cli.options import OUTPUT, AsJSON
+from apgcn.cli.predict import ModelFolder
+from apgcn.cli.progress import log
 from apgcn.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from apgcn.inference.halting_benchmark import Point
+    from apgcn.inference.halting_benchmark import PenaltyPoint
 
 
 def explain(
-    model: MODEL,
-    html: Annotated[Path, typer.Option(help="The page to write.")],
+    model_folder: ModelFolder,
+    html: Annotated[Path, typer.Option(help="The page to write.", rich_help_panel=OUTPUT)],
     node: Annotated[str | None, typer.Option(help="The id of a node: draw the part of the graph around it.")] = None,
     penalties: Annotated[
         str | None,
-        typer.Option(help="Numbers with commas between: train with each as price of a step; accuracy against work."),
+        typer.Option(help="Numbers separated by commas: train with each penalty, and plot accuracy against cost."),
     ] = None,
-    as_json: AS_JSON = False,
+    as_json: AsJSON = False,
 ) -> None:
-    """Write one page, to be opened in a browser, offline: the graph, its nodes' steps, what each heard from whom."""
-    from apgcn._utils.atomic import file_to_write
+    """Write a page for the browser, offline: the graph, the steps of its nodes, and what each node received."""
+    from apgcn._utils.atomic import resolve_output_file
     from apgcn.inference.bundle import load_model
-    from apgcn.inference.halting_benchmark import curve
-    from apgcn.report.explain.html import write_page
-    from apgcn.report.explain.payload import check, content
+    from apgcn.inference.halting_benchmark import penalty_curve
+    from apgcn.report.explain.html import write_explanation
+    from apgcn.report.explain.payload import build_payload, check_explainable
 
-    place = file_to_write(html, option="--html", example="steps.html", spare=[model])
-    saved = load_model(model)
-    check(saved, node=node)
-    points = [] if penalties is None else curve(saved, _numbers(penalties), tell=_tell)
-    shown = content(saved, node=node, curve=points)
-    write_page(place, shown)
-    summary = {"drawn": len(shown["ids"]), "nodes": shown["all_nodes"], "out": str(html)}
+    path = resolve_output_file(html, option="--html", example="steps.html", protected=[model_folder])
+    bundle = load_model(model_folder)
+    check_explainable(bundle, node=node)
+    points = [] if penalties is None else penalty_curve(bundle, _parse_penalties(penalties), callback=_log_point)
+    payload = build_payload(bundle, node=node, curve=points)
+    write_explanation(path, payload)
+    summary = {"drawn": len(payload["ids"]), "nodes": payload["num_nodes"], "out": str(html)}
     if as_json:
         print(json.dumps(summary))
     else:
         print(f"{summary['drawn']:,} of {summary['nodes']:,} nodes on {html}")
 
 
-def _numbers(typed: str) -> list[float]:
+def _parse_penalties(text: str) -> list[float]:
     try:
-        numbers = [float(part) for part in typed.split(",") if part.strip()]
+        values = [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        numbers = []
-    if not numbers:
-        raise InvalidInput(f"--penalties must be numbers with commas between, got {typed!r}.")
-    return list(dict.fromkeys(numbers))
+        values = []
+    if not values:
+        raise InvalidInput(f"--penalties must be numbers separated by commas, got {text!r}.")
+    return list(dict.fromkeys(values))
 
 
-def _tell(point: Point) -> None:
+def _log_point(point: PenaltyPoint) -> None:
     messages = "" if point.messages is None else f", {100 * point.messages:.1f} % of the messages"
-    say(f"penalty {point.penalty:g}: {100 * point.accuracy:.1f} % right, K {point.steps:.2f}{messages}")
+    log(f"penalty {point.penalty:g}: accuracy {100 * point.accuracy:.1f} %, steps K {point.steps:.2f}{messages}")

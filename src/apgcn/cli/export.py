@@ -8,24 +8,24 @@ from typing import Annotated
 
 import typer
 
-from apgcn.cli.input_files import AS_JSON
-from apgcn.cli.predict import MODEL
+from apgcn.cli.options import OUTPUT, AsJSON
+from apgcn.cli.predict import ModelFolder
 
 
 def export(
-    model: MODEL,
-    onnx: Annotated[Path, typer.Option(help="The ONNX file to write.")],
-    as_json: AS_JSON = False,
+    model_folder: ModelFolder,
+    onnx: Annotated[Path, typer.Option(help="The ONNX file to write.", rich_help_panel=OUTPUT)],
+    as_json: AsJSON = False,
 ) -> None:
-    """Write the model as ONNX: x, edge_index and edge_weight in, probabilities and steps out, for any graph."""
-    from apgcn._utils.atomic import file_to_write
+    """Write the model as ONNX: inputs x, edge_index and edge_weight of any graph, outputs probabilities and steps."""
+    from apgcn._utils.atomic import resolve_output_file
     from apgcn.inference.bundle import load_model
     from apgcn.inference.onnx import write_onnx
 
-    place = file_to_write(onnx, option="--onnx", example="model.onnx", spare=[model])
-    saved = load_model(model)
-    write_onnx(place, saved.fitted, encoding=saved.encoding)
-    summary = {"features": saved.fitted.features, "classes": len(saved.fitted.class_names), "out": str(onnx)}
+    path = resolve_output_file(onnx, option="--onnx", example="model.onnx", protected=[model_folder])
+    bundle = load_model(model_folder)
+    write_onnx(path, bundle.model, encoding=bundle.encoding)
+    summary = {"features": bundle.model.num_features, "classes": len(bundle.model.class_names), "out": str(onnx)}
     if as_json:
         print(json.dumps(summary))
     else:

@@ -1,4 +1,4 @@
-"""`apgcn train --edges --nodes`: a model for one's own graph."""
+"""`apgcn fit`: train a model on the user's graph and save it."""
 
 from __future__ import annotations
 
@@ -7,85 +7,218 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 from rich.markup import escape
 
-from apgcn._utils.validation import check_fraction
 from apgcn.cli import render
-from apgcn.cli.input_files import Files, say_all
-from apgcn.cli.progress import say
+from apgcn.cli.distributed import check_distributed_options, fit_on_ranks
+from apgcn.cli.options import (
+    COLUMNS,
+    DATA,
+    MODEL,
+    OUTPUT,
+    TRAINING,
+    AsJSON,
+    Device,
+    Distributed,
+    GraphFiles,
+    GraphPath,
+    MaxSteps,
+    ModelName,
+    Partition,
+    Penalty,
+    Seed,
+    SetValues,
+    parse_overrides,
+    split_names,
+)
+from apgcn.cli.progress import log, log_all
 from apgcn.errors import InvalidInput
-from apgcn.io.build_graph import TableSchema
+from apgcn.io.schema import TableSchema
 
-MAX_FOR_TEST = 0.7  # of the labelled nodes
+MAX_TEST_SIZE = 0.7  # of the labelled nodes
 
 
-def train_own(
-    files: Files,
+def fit(
+    edges: Annotated[
+        Path | None, typer.Option(help="Table of edges (.csv, .tsv, .parquet).", rich_help_panel=DATA)
+    ] = None,
+    nodes: Annotated[Path | None, typer.Option(help="Table of nodes.", rich_help_panel=DATA)] = None,
+    graph_path: GraphPath = None,
+    label: Annotated[
+        str | None, typer.Option(help="Column of classes, empty where unknown.", rich_help_panel=COLUMNS)
+    ] = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option("--id", help="Column of node ids; default: id, node, name or the first.", rich_help_panel=COLUMNS),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(help="Column where edges begin; default: source, or the first.", rich_help_panel=COLUMNS),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(help="Column where edges end; default: target, or the second.", rich_help_panel=COLUMNS),
+    ] = None,
+    weight: Annotated[
+        str | None, typer.Option(help="Column of edge weights; default: weight, or none.", rich_help_panel=COLUMNS)
+    ] = None,
+    directed: Annotated[
+        bool,
+        typer.Option(
+            "--directed", help="Only the target of an edge receives from the source.", rich_help_panel=COLUMNS
+        ),
+    ] = False,
+    one_hot: Annotated[
+        str | None,
+        typer.Option(help="Text columns, separated by commas: a feature for each value.", rich_help_panel=COLUMNS),
+    ] = None,
+    bag_of_words: Annotated[
+        str | None,
+        typer.Option(help="Text columns, separated by commas: a feature for each word.", rich_help_panel=COLUMNS),
+    ] = None,
+    ignore: Annotated[
+        str | None,
+        typer.Option(help="Columns, separated by commas, that are no features.", rich_help_panel=COLUMNS),
+    ] = None,
+    model: ModelName = "apgcn",
+    penalty: Penalty = None,
+    max_steps: MaxSteps = None,
+    set_values: SetValues = None,
+    trials: Annotated[
+        int,
+        typer.Option(
+            "--tune", metavar="TRIALS", help="Number of trials of a hyperparameter search.", rich_help_panel=MODEL
+        ),
+    ] = 0,
+    test_size: Annotated[
+        float,
+        typer.Option(help="Fraction of the labelled nodes held out for a final evaluation.", rich_help_panel=TRAINING),
+    ] = 0.0,
+    ensemble_size: Annotated[
+        int,
+        typer.Option(
+            "--ensemble",
+            metavar="INTEGER",
+            help="Number of initialisations whose predictions are averaged.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = 1,
+    seed: Seed = 0,
+    device: Device = "cpu",
+    distributed: Distributed = False,
+    partition: Partition = "auto",
+    out: Annotated[Path | None, typer.Option(help="New folder of the model.", rich_help_panel=OUTPUT)] = None,
+    as_json: AsJSON = False,
+) -> None:
+    """Train AP-GCN or a baseline on your graph and save it for `apgcn predict`.
+
+    The graph is two tables (--edges and --nodes) or one file (--graph). For benchmark graphs use `apgcn train`.
+    """
+    from apgcn._utils.validation import check_int
+    from apgcn.models.registry import config_class
+    from apgcn.training.runs import MAX_RUNS
+
+    config_class(model)
+    check_int("ensemble", ensemble_size, maximum=MAX_RUNS)
+    check_int("seed", seed, minimum=0)
+    check_int("tune", trials, minimum=0)
+    schema = TableSchema(
+        label=label,
+        id=id_column,
+        source=source,
+        target=target,
+        weight=weight,
+        directed=directed,
+        one_hot=split_names(one_hot) or [],
+        bag_of_words=split_names(bag_of_words) or [],
+        ignore=split_names(ignore) or [],
+    )
+    files = GraphFiles(edges, nodes, graph_path)
+    if files.is_empty:
+        raise InvalidInput(
+            "a graph must be given: --edges and --nodes, or --graph; for a benchmark graph use: apgcn train DATASET."
+        )
+    check_distributed_options(distributed, partition=partition, out=out)
+    if distributed and trials:
+        raise InvalidInput("--distributed trains one model: leave out --tune.")
+    if out is None:
+        raise InvalidInput("--out must name the new folder of the model.")
+    _check_test_size(test_size)
+    overrides = parse_overrides(set_values or [], model=model, penalty=penalty, max_steps=max_steps)
+    common: dict[str, Any] = {"model": model, "overrides": overrides, "ensemble_size": ensemble_size}
+    common |= {"test_size": test_size, "seed": seed, "device": device, "out": out, "as_json": as_json}
+    if distributed:
+        fit_on_ranks(files, schema, partition=partition, **common)
+    else:
+        _fit(files, schema, trials=trials, **common)
+
+
+def _fit(
+    files: GraphFiles,
     schema: TableSchema,
     *,
     model: str,
-    changes: dict[str, Any],
+    overrides: dict[str, Any],
     trials: int,
-    initialisations: int,
+    ensemble_size: int,
     test_size: float,
     seed: int,
     device: str,
     out: Path,
     as_json: bool,
 ) -> None:
-    """Read, split, search settings if asked to, train, judge, save, and say what was done."""
+    """Read the graph, split, search hyperparameters if trials > 0, train, evaluate, save, and print a summary."""
     from apgcn._utils.atomic import new_folder
-    from apgcn.inference.bundle import SavedModel, fill
-    from apgcn.inference.fit import fit
-    from apgcn.inference.splits import stratified_split, without
+    from apgcn.inference.bundle import ModelBundle, write_bundle
+    from apgcn.inference.fit import fit_predict
+    from apgcn.inference.splits import missing_class_notes, stratified_split
     from apgcn.models.registry import config_class
-    from apgcn.ops.devices import resolve
+    from apgcn.ops.devices import resolve_device
     from apgcn.training.config import split_config
 
     if files.edges is not None and files.nodes is None:
         raise InvalidInput("--edges and --nodes must be given together.")
-    if schema.label is None and not files.arrays:
+    if schema.label is None and not files.has_arrays:
         raise InvalidInput("--label must name the column of --nodes that holds the classes.")
     if not config_class(model).has_weights:
-        raise InvalidInput(f"--model must be one that is trained and kept, but {model} has no weights.")
-    place = resolve(device)
-    chosen, training = split_config(model, changes)
-    check_test_share(test_size)
+        raise InvalidInput(f"--model must be a model with weights that can be saved, but {model} has no weights.")
+    torch_device = resolve_device(device)
+    model_config, training = split_config(model, overrides)
     with new_folder(out) as folder:
         read = files.read(schema)
         graph = replace(read.graph, name=out.name or "graph")
-        split = stratified_split(graph.labels, test=test_size, seed=seed)
-        lacking = without(graph, split, asked=held_out(test_size))
-        say_all(lacking)
+        split = stratified_split(graph.labels, test_size=test_size, seed=seed)
+        split_notes = missing_class_notes(graph, split, sets=held_out_sets(test_size))
+        log_all(split_notes)
         started = time.perf_counter()
-        tried = _tuned(graph, split, model, changes, trials=trials, seed=seed, device=place) if trials else []
-        if tried:
-            chosen, training = split_config(model, tried[0].settings)
-        with render.progress_bar(initialisations, label=f"{chosen.title} on {graph.name}") as report:
-            fitted = fit(
+        results = _tune(graph, split, model, overrides, trials=trials, seed=seed, device=torch_device) if trials else []
+        if results:
+            model_config, training = split_config(model, results[0].hyperparameters)
+        with render.progress_bar(ensemble_size, label=f"{model_config.title} on {graph.name}") as report:
+            trained, predictions = fit_predict(
                 graph,
                 split,
-                chosen,
+                model_config,
                 training,
-                initialisations=initialisations,
+                ensemble_size=ensemble_size,
                 seed=seed,
-                device=place,
+                device=torch_device,
                 progress=report,
             )
-        said = fitted.predict(graph, device=place)
-        fitted.notes["seconds"] = time.perf_counter() - started
-        fitted.notes["tried"] = [
+        trained.metrics["seconds"] = time.perf_counter() - started
+        trained.metrics["trials"] = [
             {
-                "settings": one.settings,
-                "searched": {name: value for name, value in one.settings.items() if name not in changes},
-                "accuracy": one.accuracy,
+                "hyperparameters": trial.hyperparameters,
+                "searched": {name: value for name, value in trial.hyperparameters.items() if name not in overrides},
+                "accuracy": trial.score,
             }
-            for one in tried
+            for trial in results
         ]
-        fill(folder, SavedModel(fitted, graph, read.encoding, read.schema))
+        write_bundle(folder, ModelBundle(trained, graph, read.encoding, read.schema))
     summary = {
         "nodes": graph.num_nodes,
         "edges": graph.num_directed_edges if read.schema.directed else graph.num_directed_edges // 2,
@@ -93,78 +226,86 @@ def train_own(
         "classes": list(graph.class_names),
         "labelled": int((graph.labels >= 0).sum()),
         "model": model,
-        "initialisations": fitted.initialisations,
-        "settings": {**vars(chosen), **vars(training)},
-        "read": [*read.notes, *lacking],
-        **fitted.notes,
+        "ensemble_size": trained.ensemble_size,
+        "hyperparameters": {**vars(model_config), **vars(training)},
+        "notes": [*read.notes, *split_notes],
+        **trained.metrics,
         "out": str(out),
     }
     if as_json:
         print(json.dumps(summary, allow_nan=False))
     else:
-        _show(summary, said.steps, chosen)
+        _show(summary, predictions.steps, model_config)
 
 
-def check_test_share(share: float) -> None:
-    """Whether so many nodes may be kept for judging, in words if not."""
-    check_fraction("--test-size", share)
-    if share > MAX_FOR_TEST:
-        raise InvalidInput(f"--test-size must leave nodes to train: at most {MAX_FOR_TEST}, got {share}.")
+def _check_test_size(test_size: float) -> None:
+    """Raise unless this fraction leaves enough labelled nodes for training."""
+    from apgcn._utils.validation import check_fraction
+
+    check_fraction("--test-size", test_size)
+    if test_size > MAX_TEST_SIZE:
+        raise InvalidInput(f"--test-size must leave nodes to train: at most {MAX_TEST_SIZE}, got {test_size}.")
 
 
-def held_out(test_size: float) -> tuple[str, ...]:
-    """The sets that no weight sees."""
+def held_out_sets(test_size: float) -> tuple[str, ...]:
+    """The sets of the split on which no weight is trained."""
     return ("stopping", "test") if test_size else ("stopping",)
 
 
-def _tuned(graph: Any, split: Any, model: str, changes: dict[str, Any], *, trials: int, **how: Any) -> list[Any]:
+def _tune(
+    graph: Any, split: Any, model: str, overrides: dict[str, Any], *, trials: int, seed: int, device: Any
+) -> list[Any]:
+    """The trials of a hyperparameter search, the best first; each is logged."""
     from apgcn.inference.tuning import tune
 
-    def tell(number: int, tried: Any) -> None:
-        searched = ", ".join(f"{name} {value:g}" for name, value in tried.settings.items() if name not in changes)
-        trial = f"trial {number} of {trials}" if number else "before any trial"
-        say(f"{trial}: {100 * tried.accuracy:.2f} % with {searched or 'the settings as they are'}")
+    def log_trial(trial: Any) -> None:
+        searched = ", ".join(
+            f"{name} {value:g}" for name, value in trial.hyperparameters.items() if name not in overrides
+        )
+        name = f"trial {trial.number} of {trials}" if trial.number else "before the first trial"
+        log(f"{name}: {100 * trial.score:.2f} % with {searched or 'default hyperparameters'}")
 
-    return tune(graph, split, model, changes, trials=trials, tell=tell, **how)
+    return tune(graph, split, model, overrides, num_trials=trials, seed=seed, device=device, callback=log_trial)
 
 
 def _show(summary: dict[str, Any], steps: np.ndarray, model: Any) -> None:
+    """Print the result of a training on the user's graph; `steps` (nodes,) are means over the ensemble."""
     console = render.terminal()
-    halts = hasattr(model, "epsilon")
     out, name = quote(summary["out"]), escape(Path(summary["out"]).name)
     console.print(
-        f"[bold]{model.title} for {name}[/]: {summary['nodes']:,} nodes, {summary['edges']:,} edges, "
+        f"[bold]{model.title} on {name}[/]: {summary['nodes']:,} nodes, {summary['edges']:,} edges, "
         f"{summary['features']:,} features, {len(summary['classes'])} classes; {summary['labelled']:,} labelled nodes"
     )
-    for held, words in (("test", "on test nodes"), ("stopping", "on nodes that said when to stop")):
-        found = summary[held]
-        if found["nodes"]:
+    for set_name in ("test", "stopping"):
+        metrics = summary[set_name]
+        if metrics["nodes"]:
             console.print(
-                f"accuracy {words}: [bold]{100 * found['accuracy']:.2f} %[/] of {found['nodes']:,}; "
-                f"certainty is off by {100 * found['calibration_error']:.1f} points on average"
+                f"accuracy on {set_name} nodes: [bold]{100 * metrics['accuracy']:.2f} %[/] of {metrics['nodes']:,}; "
+                f"expected calibration error {100 * metrics['calibration_error']:.1f} %"
             )
     if not summary["test"]["nodes"]:
         console.print(
-            "(somewhat flattering: it chose the epoch; --test-size 0.2 keeps nodes for an untouched judgement)"
+            "(optimistic: these nodes chose the epoch; --test-size 0.2 holds out nodes for a final evaluation)"
         )
-    if halts:
-        rounded = "" if summary["initialisations"] == 1 else "; each node's mean over initialisations, rounded"
+    if hasattr(model, "epsilon"):  # it halts
+        rounded = "" if summary["ensemble_size"] == 1 else "; each node's mean over the ensemble, rounded"
         console.print(f"steps K: [bold]{steps.mean():.2f}[/] on average{rounded}")
-        for line in render.histogram(
-            np.bincount(np.rint(steps).astype(int), minlength=model.max_steps + 1)[1:].tolist()
-        ):
+        counts = np.bincount(np.rint(steps).astype(int), minlength=model.max_steps + 1)[1:]
+        for line in render.histogram(counts.tolist()):
             console.print(line)
-    if summary["tried"]:
-        best = summary["tried"][0]
-        found = ", ".join(f"{name} {value}" for name, value in best["searched"].items()) or "those that were given"
+    if summary["trials"]:
+        best = summary["trials"][0]
+        searched = (
+            ", ".join(f"{name} {value}" for name, value in best["searched"].items()) or "the hyperparameters given"
+        )
         console.print(
-            f"best of {len(summary['tried'])} settings tried: {escape(found)}; accuracy {100 * best['accuracy']:.2f} % "
+            f"best of {len(summary['trials'])} trials: {escape(searched)}; accuracy {100 * best['accuracy']:.2f} % "
             "on labelled nodes that these trials neither trained nor stopped on"
         )
     if summary["diverged"]:
         console.print(f"{summary['diverged']} initialisations diverged and are left out")
     console.print(f"epochs {', '.join(map(str, summary['epochs']))}; {render.duration(summary['seconds'])}")
-    following = {f"predict {out} --out predictions.csv": "what it says of every node"}
+    commands = {f"predict {out} --out predictions.csv": "predictions for every node"}
     if model.name == "apgcn":
-        following[f"explain {out} --html steps.html"] = "who listened how far, as a page"
-    render.next_commands(following)
+        commands[f"explain {out} --html steps.html"] = "a page: the graph and the steps of its nodes"
+    render.next_commands(commands)

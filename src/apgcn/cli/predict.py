@@ -1,4 +1,4 @@
-"""`apgcn predict`: what a trained model says of every node."""
+"""`apgcn predict`: predictions of a trained model as a table."""
 
 from __future__ import annotations
 
@@ -12,131 +12,133 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apgcn._utils.formatting import counted
-from apgcn.cli.input_files import AS_JSON, GRAPH, Files, say_all
+from apgcn._utils.formatting import pluralize
+from apgcn.cli.options import DATA, OUTPUT, AsJSON, Device, GraphFiles, GraphPath
+from apgcn.cli.progress import log_all
 from apgcn.errors import InvalidInput, UnknownName
 
 if TYPE_CHECKING:
     import numpy as np
 
     from apgcn.data.graph import Graph
-    from apgcn.inference.bundle import SavedModel
+    from apgcn.inference.bundle import ModelBundle
 
-PREDICTIONS = (".csv", ".txt")
-MODEL = Annotated[Path, typer.Argument(help="The folder that `apgcn train --out` wrote of one's own graph.")]
+CSV_SUFFIXES = (".csv", ".txt")
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of `apgcn fit --out`.")]
 
 
 def predict(
-    model: MODEL,
-    out: Annotated[Path, typer.Option(help="The table to write, .csv or .parquet.")],
-    edges: Annotated[Path | None, typer.Option(help="Edges of another graph; without it, the model's own.")] = None,
-    nodes: Annotated[
+    model_folder: ModelFolder,
+    out: Annotated[Path, typer.Option(help="The table to write, .csv or .parquet.", rich_help_panel=OUTPUT)],
+    node_ids: Annotated[
         str | None,
         typer.Option(
-            help="With --edges the table of nodes of that graph; without it, ids with commas between, to be asked for "
-            "alone; quote an id that has a comma."
+            help="Predict these nodes only: ids separated by commas; quote an id that contains a comma.",
+            rich_help_panel=DATA,
         ),
     ] = None,
-    graph: GRAPH = None,
-    add: Annotated[bool, typer.Option("--add", help="Add these nodes and edges to the model's own graph.")] = False,
-    probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Also write the probability of every class.")
+    edges: Annotated[
+        Path | None,
+        typer.Option(help="Table of edges of another graph; default: the model's own graph.", rich_help_panel=DATA),
+    ] = None,
+    nodes: Annotated[Path | None, typer.Option(help="Table of nodes of that graph.", rich_help_panel=DATA)] = None,
+    graph_path: GraphPath = None,
+    add: Annotated[
+        bool,
+        typer.Option("--add", help="Add these nodes and edges to the model's own graph.", rich_help_panel=DATA),
     ] = False,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    as_json: AS_JSON = False,
+    probabilities: Annotated[
+        bool,
+        typer.Option("--probabilities", help="Also write the probability of every class.", rich_help_panel=OUTPUT),
+    ] = False,
+    device: Device = "cpu",
+    as_json: AsJSON = False,
 ) -> None:
-    """Predict the class of every node: id, prediction, its probability, and how many steps the node listened.
+    """Predict the class of every node: a table of id, prediction, its probability and the number of steps.
 
-    With --nodes a,b,c and no --edges it answers for these nodes alone, and computes only what they can hear.
+    With --node-ids only the states that these nodes depend on are computed.
     """
-    from apgcn._utils.atomic import file_to_write
+    from apgcn._utils.atomic import resolve_output_file
     from apgcn.inference.bundle import load_model
-    from apgcn.inference.halting_benchmark import compare
-    from apgcn.inference.lazy_predictor import supports_lazy
     from apgcn.inference.predictions import write_predictions
-    from apgcn.io.registry import PARQUET
-    from apgcn.ops.devices import resolve
+    from apgcn.io.registry import FORMATS
 
-    wanted = _names(nodes) if edges is None else None
-    files = Files(edges, Path(nodes) if nodes and edges is not None else None, graph)
-    place = file_to_write(out, option="--out", example="predictions.csv", spare=[model, *files.all])
-    if place.suffix.lower() not in (*PREDICTIONS, *PARQUET):
+    if nodes is not None and edges is None and graph_path is None and not nodes.is_file():
+        raise InvalidInput(f"--nodes must name a table, got {str(nodes)!r}; for some nodes use --node-ids {nodes}.")
+    ids = None if node_ids is None else _parse_ids(node_ids)
+    files = GraphFiles(edges, nodes, graph_path)
+    path = resolve_output_file(out, option="--out", example="predictions.csv", protected=[model_folder, *files.paths])
+    if path.suffix.lower() not in (*CSV_SUFFIXES, *FORMATS["parquet"].suffixes):
         raise InvalidInput(f"--out must name a table, .csv or .parquet, got {out}.")
-    saved = load_model(model)
-    asked = asked_graph(saved, files, add=add)
-    numbers = None if wanted is None else _numbers_of(asked, wanted)
-    asker = saved.fitted.asker(asked) if resolve(device).type == "cpu" and supports_lazy(saved.fitted.model) else None
+    bundle = load_model(model_folder)
+    graph = graph_to_predict(bundle, files, add=add)
+    indices = None if ids is None else _node_indices(graph, ids)
     started = time.perf_counter()
-    said = asker.ask(numbers) if asker else saved.fitted.predict(asked, numbers, device=device)
+    predictions = bundle.model.predict(graph, indices, device=device)
     seconds = time.perf_counter() - started
-    write_predictions(place, asked, said, saved.fitted.class_names, nodes=numbers, probabilities=probabilities)
-    compared = compare(asker, rounds=1) if asker and numbers is None else None
+    write_predictions(path, graph, predictions, bundle.model.class_names, nodes=indices, probabilities=probabilities)
     summary = {
-        "nodes": len(said.steps),
-        "steps_mean": float(said.steps.mean()),
-        "certainty_mean": float(said.confidence.mean()),
-        "work": said.work and said.work._asdict(),
-        "work_of_all_steps": said.fixed and said.fixed._asdict(),
+        "nodes": len(predictions.steps),
+        "steps_mean": float(predictions.steps.mean()),
+        "confidence_mean": float(predictions.confidence.mean()),
+        "cost": predictions.cost and predictions.cost._asdict(),
+        "full_cost": predictions.full_cost and predictions.full_cost._asdict(),
         "seconds": seconds,
-        "propagation_seconds": compared and compared.seconds,
-        "listening_seconds_of_all_steps": compared and compared.fixed_seconds,
         "out": str(out),
     }
     if as_json:
         print(json.dumps(summary))
-    else:
-        certain, steps = 100 * said.confidence.mean(), said.steps.mean()
-        print(f"{counted(len(said.steps), 'node')}, {certain:.1f} % certain and {steps:.2f} steps on average: {out}")
-        if said.work and said.fixed:
-            print(compared or f"{said.work.beside(said.fixed)}; {1000 * seconds:.1f} ms with z^0")
+        return
+    print(
+        f"{pluralize(len(predictions.steps), 'node')}, confidence {100 * predictions.confidence.mean():.1f} % and "
+        f"{predictions.steps.mean():.2f} steps on average: {out}"
+    )
+    if predictions.cost:
+        print(predictions.describe_cost(seconds))
 
 
-def _numbers_of(graph: Graph, wanted: Sequence[str]) -> np.ndarray:
-    """Where nodes are in a graph, by their ids."""
+def _parse_ids(text: str) -> list[str]:
+    """The ids in a list separated by commas, each of which may be quoted."""
+    ids = [node_id.strip() for node_id in next(csv.reader([text], skipinitialspace=True), []) if node_id.strip()]
+    if not ids:
+        raise InvalidInput("--node-ids must name at least one node, got none.")
+    return ids
+
+
+def _node_indices(graph: Graph, ids: Sequence[str]) -> np.ndarray:
+    """The indices of nodes in a graph, by their ids."""
     import numpy as np
 
-    places = {name: number for number, name in enumerate(graph.ids)}
-    for name in wanted:
-        if name not in places:
-            raise UnknownName("node", name, graph.ids)
-    return np.array([places[name] for name in dict.fromkeys(wanted)])
+    indices = {node_id: index for index, node_id in enumerate(graph.node_ids)}
+    for node_id in ids:
+        if node_id not in indices:
+            raise UnknownName("node", node_id, graph.node_ids)
+    return np.array([indices[node_id] for node_id in dict.fromkeys(ids)])
 
 
-def _names(typed: str | None) -> list[str] | None:
-    if typed is None:
-        return None
-    if Path(typed).suffix and Path(typed).is_file():
-        raise InvalidInput(f"--nodes must come with --edges when it names a table, got {typed} alone.")
-    names = [name.strip() for name in next(csv.reader([typed], skipinitialspace=True), []) if name.strip()]
-    if not names:
-        raise InvalidInput("--nodes must name at least one node, got none.")
-    return names
-
-
-def asked_graph(saved: SavedModel, files: Files, *, add: bool) -> Graph:
-    """The model's own graph, another one, or its own with more nodes."""
-    from apgcn.io.build_graph import TableSchema, extend
+def graph_to_predict(bundle: ModelBundle, files: GraphFiles, *, add: bool) -> Graph:
+    """The model's own graph, that of the files, or with `add` the model's own with the nodes and edges of the files."""
+    from apgcn.io.graph_builder import extend_graph
     from apgcn.io.registry import read_table
+    from apgcn.io.schema import TableSchema
 
     if add and files.edges is None:
+        raise InvalidInput("--add must come with --edges, and with --nodes if there are new nodes.")
+    if files.is_empty:
+        return bundle.graph
+    if bundle.encoding is None and not files.has_arrays:
         raise InvalidInput(
-            "--add must come with --edges, and with --nodes if there are new ones, which say what to add."
-        )
-    if not files.given:
-        return saved.graph
-    if saved.encoding is None and not files.arrays:
-        raise InvalidInput(
-            "the model was trained on arrays, which have no columns; give --graph with an .npz, or ask "
+            "the model was trained on arrays, which have no columns; give --graph with an .npz, or use "
             "APGCNClassifier.load(folder)."
         )
-    if saved.encoding is not None and files.arrays:
-        raise InvalidInput("the model was trained on columns, which an .npz has not; give tables or a .graphml.")
-    schema = saved.schema or TableSchema()
-    if files.graph is not None:  # which says itself what its nodes and ends are
+    if bundle.encoding is not None and files.has_arrays:
+        raise InvalidInput("the model was trained on columns, which an .npz does not have; give tables or a .graphml.")
+    schema = bundle.schema or TableSchema()
+    if files.graph is not None:  # its format defines ids and endpoints
         schema = replace(schema, id=None, source=None, target=None)
-    if add and files.edges is not None and saved.encoding is not None:
-        new = None if files.nodes is None else read_table(files.nodes)
-        read = extend(saved.graph, read_table(files.edges), new, schema, saved.encoding)
-        say_all(read.notes)
-        return read.graph
-    return files.read(schema, encoding=saved.encoding, class_names=saved.fitted.class_names).graph
+    if add and files.edges is not None and bundle.encoding is not None:
+        new_nodes = None if files.nodes is None else read_table(files.nodes)
+        loaded = extend_graph(bundle.graph, read_table(files.edges), new_nodes, schema, bundle.encoding)
+        log_all(loaded.notes)
+        return loaded.graph
+    return files.read(schema, encoding=bundle.encoding, class_names=bundle.model.class_names).graph

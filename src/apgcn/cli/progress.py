@@ -1,4 +1,4 @@
-"""What does somebody see who waits for a plan to be filled? A bar, or in a log a line for every pack."""
+"""Progress on standard error: lines of a log, and the bar of a plan of runs (in a log file: a line per run batch)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,54 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 
+def log(line: str) -> None:
+    """Print a line on standard error; a closed stream is ignored."""
+    if sys.stderr:
+        with suppress(OSError):
+            print(line, file=sys.stderr, flush=True)
+
+
+def log_all(lines: Sequence[str]) -> None:
+    """Print several lines on standard error."""
+    for line in lines:
+        log(line)
+
+
 @contextmanager
-def watching(planned: int, missing: Callable[[], int], *, label: str = "") -> Iterator[Watching]:
-    """Look on while so many runs are trained; `missing` says how many are left at any time, whoever trains them."""
+def make_executor(name: str, *, device: str, workers: int | None, address: str | None = None) -> Iterator[Any]:
+    """The executor of --executor, as a context; a cluster that it starts ends with the block."""
+    from apgcn.benchmark.executors import ProcessExecutor, SerialExecutor
+
+    if name == "local":
+        yield SerialExecutor() if workers in (None, 1) else ProcessExecutor(workers)
+        return
+    from apgcn.benchmark.ray_executor import RayExecutor
+
+    with RayExecutor(address, device=device, processors=workers) as cluster:
+        log(f"Ray: {cluster}")
+        yield cluster
+
+
+def run_with_progress(
+    store: Any, plan: Sequence[Any], *, device: str, executor: Any, command: str, label: str = ""
+) -> None:
+    """Train the runs of a plan that the store lacks, with a progress bar; after Ctrl-C, log what is stored."""
+    from apgcn.benchmark.runner import run_plan
+
+    if not store.missing(plan):
+        return
+    try:
+        with plan_progress(len(plan), lambda: len(store.missing(plan)), label=label) as callback:
+            run_plan(store, plan, device=device, executor=executor, command=command, progress=callback)
+    except KeyboardInterrupt:
+        done = len(plan) - len(store.missing(plan))
+        log(f"{done} of {len(plan)} runs are stored; run the same command again to continue.")
+        raise
+
+
+@contextmanager
+def plan_progress(planned: int, missing: Callable[[], int], *, label: str = "") -> Iterator[PlanProgress]:
+    """The progress callback of a plan; `missing` counts the runs that are left, whichever process trains them."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -25,62 +70,55 @@ def watching(planned: int, missing: Callable[[], int], *, label: str = "") -> It
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=1.0, planned=planned, done=planned - missing())
-        yield Watching(bar, task, planned=planned, missing=missing, label=label)
+        yield PlanProgress(bar, task, planned=planned, missing=missing, label=label)
 
 
-class Watching:
-    """Turns what `fill` says into a bar. The work of a pack is guessed from the size of its graph."""
+class PlanProgress:
+    """A `ProgressCallback` that draws a bar. The cost of a run batch is estimated from the size of its graph."""
 
     def __init__(self, bar: Progress, task: TaskID, *, planned: int, missing: Callable[[], int], label: str):
         self.label = f"{label}, " if label else ""
         self.bar, self.task, self.runs, self.missing = bar, task, planned, missing
         self.done = planned - missing()
-        self.work: dict[str, float] = {}
-        self.shares: dict[str, float] = {}
+        self.costs: dict[str, float] = {}  # of every run batch, by its key
+        self.fractions: dict[str, float] = {}  # that are done of it
 
-    def planned(self, packs: Sequence[Any]) -> None:
+    def on_planned(self, batches: Sequence[Any]) -> None:
         from apgcn.benchmark.progress import size
 
-        first = not self.work  # afterwards it is only asked again what is left
-        for pack in packs:
-            self.work[pack.key] = len(pack.runs) * size(pack.run_config.dataset)
-        self._show("starting")
+        first = not self.costs  # later calls only repeat what is left
+        for batch in batches:
+            self.costs[batch.key] = len(batch.runs) * size(batch.run_config.dataset)
+        self._update("starting")
         if self.bar.disable and first:
-            say(f"{self.label}{self.done}/{self.runs} runs: packs to train: {len(packs)}")
+            log(f"{self.label}{self.done}/{self.runs} runs: run batches to train: {len(batches)}")
 
-    def progress(self, pack: Any, share: float) -> None:
-        self.shares[pack.key] = share
-        self._show(_about(pack))
+    def on_progress(self, batch: Any, fraction: float) -> None:
+        self.fractions[batch.key] = fraction
+        self._update(_describe(batch))
 
-    def finished(self, pack: Any) -> None:
-        self.shares[pack.key] = 1.0
+    def on_finished(self, batch: Any) -> None:
+        self.fractions[batch.key] = 1.0
         self.done = self.runs - self.missing()
-        self._show(_about(pack))
+        self._update(_describe(batch))
         if self.bar.disable:
-            say(f"{self.label}{self.done}/{self.runs} runs: {_about(pack)}")
+            log(f"{self.label}{self.done}/{self.runs} runs: {_describe(batch)}")
 
-    def waiting(self) -> None:
+    def on_waiting(self) -> None:
         self.done = self.runs - self.missing()
-        self._show("waiting for another process")
+        self._update("waiting for another process")
 
-    def _show(self, text: str) -> None:
-        done = sum(self.work[key] * share for key, share in self.shares.items())
+    def _update(self, text: str) -> None:
+        completed = sum(self.costs[key] * fraction for key, fraction in self.fractions.items())
         self.bar.update(
             self.task,
             description=escape(self.label + text),
-            total=sum(self.work.values()),
-            completed=done,
+            total=sum(self.costs.values()),
+            completed=completed,
             done=self.done,
         )
 
 
-def say(line: str) -> None:
-    """Print a line for whoever reads standard error; that nobody does is no reason to end."""
-    if sys.stderr:
-        with suppress(OSError):
-            print(line, file=sys.stderr, flush=True)
-
-
-def _about(pack: Any) -> str:
-    run_config = pack.run_config
-    return f"{run_config.dataset} {run_config.model}, pack of {len(pack.runs)}"
+def _describe(batch: Any) -> str:
+    run_config = batch.run_config
+    return f"{run_config.dataset} {run_config.model}, batch of {len(batch.runs)}"

@@ -1,4 +1,4 @@
-"""What does a person see in the terminal? Results go to standard output, progress to standard error."""
+"""Text for the terminal: results on standard output, the progress bar of a training on standard error."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from apgcn._utils.formatting import printable
+from apgcn._utils.formatting import replace_unprintable
+from apgcn.cli.options import format_override
 
-BAR = 40  # characters of the longest bar
-FEW_RUNS = 20  # fewer give an interval that is too narrow: there is too little to resample
+BAR_WIDTH = 40  # characters of the longest bar
+FEW_RUNS = 20  # with fewer the bootstrap interval is too narrow: there is too little to resample
 
 
 @contextmanager
 def progress_bar(runs: int, *, label: str) -> Iterator[Callable[[Any], None]]:
-    """A bar that ends when every run has stopped; nobody knows when one will, so the time left is the least."""
+    """A progress bar over all runs; the epoch at which a run stops is unknown, so the time left is a lower bound."""
     done = ", {task.fields[done]}/{task.fields[runs]} runs" if runs > 1 else ""
     columns = (
         TextColumn("{task.description}"),
@@ -35,27 +36,39 @@ def progress_bar(runs: int, *, label: str) -> Iterator[Callable[[Any], None]]:
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(escape(label), total=1.0, epoch=0, done=0, runs=runs)
-        yield lambda at: bar.update(task, completed=at.share, epoch=at.epoch, done=at.done)
+        yield lambda now: bar.update(task, completed=now.fraction, epoch=now.epoch, done=now.finished)
 
 
-def trained(
+def training_summary(
     model: Any,
     dataset: Any,
     split: Any,
     summary: Mapping[str, Any],
     *,
-    changed: Sequence[str],
-    again: str,
+    overrides: Mapping[str, Any],
+    options: str,
     out: Path | None,
 ) -> None:
-    """The result of a training: accuracy, steps, histogram, time, and what to type next.
+    """Print the result of `apgcn train`: accuracy, steps, their histogram, time, and commands to run next.
 
-    `model` and `dataset` are their lines in the catalogues; `changed` are the settings that the user typed, NAME=VALUE,
-    and `again` the options.
+    Parameters
+    ----------
+    model, dataset
+        Their entries in the registries.
+    split : Split
+        Of the first run, for the sizes of its sets.
+    summary : dict
+        See `apgcn.training.outputs.summarize`.
+    overrides : dict
+        Hyperparameters that the user set.
+    options : str
+        Other options of the command, as typed.
+    out : path or None
+        The folder that was written.
     """
     console = terminal()
     runs = summary["runs"]
-    interval = summary["accuracy_ci95"]
+    half_width = summary["accuracy_ci95"]
     console.print(
         f"[bold]{model.title} on {dataset.title}[/]: {dataset.nodes:,} nodes, {dataset.edges:,} edges, "
         f"{dataset.features:,} features, {dataset.classes} classes"
@@ -64,18 +77,17 @@ def trained(
         f"{'1 run' if runs == 1 else f'{runs} runs, each'} with {len(split.train)} training, "
         f"{len(split.stopping)} stopping and {len(split.test):,} test nodes"
     )
-    settings = summary["settings"]
-    named = [name for name in ("penalty", "max_steps", "teleport") if name in settings] or ["hidden_channels"]
-    shown = [f"{name}={settings[name]:g}" for name in named if name in settings]
-    others = [text for text in changed if text.partition("=")[0] not in named]
-    kind = summary["settings_kind"]
-    console.print(f"settings {escape(', '.join([*shown, *others]))}, the others from the catalogue ({kind})")
+    hyperparameters = summary["hyperparameters"]
+    always = [name for name in ("penalty", "max_steps", "teleport") if name in hyperparameters] or ["hidden_channels"]
+    values = [f"{name}={hyperparameters[name]:g}" for name in always if name in hyperparameters]
+    values += [format_override(name, value) for name, value in overrides.items() if name not in always]
+    console.print(f"hyperparameters {escape(', '.join(values))}, others from preset '{summary['preset']}'")
     console.print()
     plus_minus = "±" if _can_print("±") else "+-"
     few = ", too few to trust it" if runs < FEW_RUNS else ""
-    spread = "" if interval is None else f" {plus_minus} {100 * interval:.2f} (95 % interval over {runs} runs{few})"
+    spread = "" if half_width is None else f" {plus_minus} {100 * half_width:.2f} (95 % interval over {runs} runs{few})"
     console.print(f"accuracy on test nodes  [bold]{100 * summary['accuracy_mean']:.2f} %[/]{spread}")
-    if "penalty" in settings:
+    if "penalty" in hyperparameters:
         console.print(
             f"steps K                 [bold]{summary['steps_mean']:.2f}[/] on average, "
             f"standard deviation {summary['steps_std']:.2f} over nodes"
@@ -89,20 +101,17 @@ def trained(
     console.print(f"time                    {duration(summary['seconds'])} on {summary['device']}")
     if out:
         console.print(f"written                 {escape(str(out))}")
-    console.print()
-    console.print("what to type next:")
-    for line in _suggestions(summary, changed, again):
-        console.print(f"  {escape(line)}")
+    next_commands(_next_trainings(summary, overrides, options))
 
 
 def terminal() -> Console:
-    """Standard output; where it is no terminal, wide enough that nothing is cut or folded."""
+    """Console of standard output; wide enough that nothing is cut or folded if that is no terminal."""
     width = None if sys.stdout is not None and sys.stdout.isatty() else 400
     return Console(highlight=False, soft_wrap=True, width=width)
 
 
 def histogram(counts: Sequence[int]) -> list[str]:
-    """Nodes by the number of steps they took, as bars.
+    """Lines of a bar chart: the fraction of nodes for each number of steps.
 
     >>> for line in histogram([0, 2, 6]): print(line.replace("█", "#"))
       K =  1 |                                            0.0 %
@@ -112,7 +121,7 @@ def histogram(counts: Sequence[int]) -> list[str]:
     total, longest = sum(counts), max(counts)
     block = "█" if _can_print("█") else "#"
     return [
-        f"  K = {k:2} |{block * round(BAR * count / longest):{BAR}} {100 * count / total:6.1f} %"
+        f"  K = {k:2} |{block * round(BAR_WIDTH * count / longest):{BAR_WIDTH}} {100 * count / total:6.1f} %"
         for k, count in enumerate(counts, start=1)
     ]
 
@@ -126,7 +135,7 @@ def _can_print(character: str) -> bool:
 
 
 def duration(seconds: float) -> str:
-    """For people.
+    """A time in units that people read easily.
 
     >>> duration(7.31), duration(75.0), duration(3725)
     ('7.3 s', '1 min 15 s', '1 h 2 min')
@@ -138,13 +147,13 @@ def duration(seconds: float) -> str:
 
 
 def artifact(content: Any) -> None:
-    """A table or the numbers behind a figure, with its notes."""
-    content = content.without_what_was_not_run()
+    """Print a table, or the numbers behind a figure, with its notes."""
+    content = content.drop_rows_without_runs()
     console = terminal()
     console.print(f"\n[bold]{escape(content.heading)}[/]")
     table = Table(box=None, pad_edge=False)
     for column in content.table.columns:
-        table.add_column(escape(column.heading), justify="left" if column.words else "right")
+        table.add_column(escape(column.heading), justify="left" if column.is_text else "right")
     for cells in content.table.cells:
         table.add_row(*(escape(cell) for cell in cells))
     console.print(table)
@@ -153,7 +162,7 @@ def artifact(content: Any) -> None:
 
 
 def next_commands(commands: Mapping[str, str]) -> None:
-    """What to type next, each with its reason."""
+    """Print commands to run next, each with its reason."""
     console = terminal()
     lines = {f"{_command()} {command}": why for command, why in commands.items()}
     width = max(map(len, lines))
@@ -162,41 +171,41 @@ def next_commands(commands: Mapping[str, str]) -> None:
         console.print(f"  {escape(f'{line:{width}}  # {why}')}")
 
 
-def standing(now: Any) -> None:
-    """What is done, what is left, how long it will take."""
-    from apgcn.benchmark.formatting import hyperparameters_words
+def store_progress(progress: Any) -> None:
+    """Print the runs of a store that are done and missing, and the time that is left."""
+    from apgcn.benchmark.formatting import preset_or_changes
 
     console = terminal()
-    if not now.planned:
-        console.print("no runs were planned here, only graphs counted or epochs timed.")
+    if not progress.planned:
+        console.print("no runs are planned in this store; it holds only statistics of graphs or timings of epochs.")
         return
     table = Table(box=None, pad_edge=False)
-    for heading in ("graph", "model", "for", "settings"):
+    for heading in ("graph", "model", "seeds", "hyperparameters"):
         table.add_column(heading, overflow="fold")
-    for heading in ("labels", "done", "planned", "left, one worker"):
+    for heading in ("per class", "done", "planned", "left, one worker"):
         table.add_column(heading, justify="right")
-    for part in now.parts:
+    for part in progress.parts:
         run_config = part.run_config
-        words = (run_config.dataset, run_config.model, run_config.seed_set, hyperparameters_words(run_config))
+        texts = (run_config.dataset, run_config.model, run_config.seed_set, preset_or_changes(run_config))
         numbers = (run_config.train_per_class, part.done, part.planned, _time_left(part))
-        table.add_row(*(escape(printable(word)) for word in words), *map(str, numbers))
+        table.add_row(*(escape(replace_unprintable(text)) for text in texts), *map(str, numbers))
     console.print(table)
-    left = now.planned - now.done
+    left = progress.planned - progress.done
     if not left:
-        console.print(f"\nall {now.planned} runs that were planned are done.")
+        console.print(f"\nall {progress.planned} planned runs are done.")
         return
-    console.print(f"\n{now.done} of {now.planned} runs are done, {left} {'is' if left == 1 else 'are'} left.")
-    workers = max(1, now.in_training)
-    if now.in_training:
-        packs = "1 pack is" if now.in_training == 1 else f"{now.in_training} packs are"
-        console.print(f"{packs} in training now.")
+    console.print(f"\n{progress.done} of {progress.planned} runs are done, {left} {'is' if left == 1 else 'are'} left.")
+    workers = max(1, progress.in_training)
+    if progress.in_training:
+        batches = "1 run batch is" if progress.in_training == 1 else f"{progress.in_training} run batches are"
+        console.print(f"{batches} in training now.")
     else:
-        console.print("nobody is training now; the command that planned them goes on with what is left.")
-    if now.seconds_left is None:
-        console.print("how long it will take shows when a pack of every model is done.")
+        console.print("no process is training now; run the command that planned the runs again to continue.")
+    if progress.seconds_left is None:
+        console.print("the time left is known when a run batch of every model is done.")
     else:
-        at_once = "" if workers == 1 else f", {workers} packs at once"
-        console.print(f"about {duration(now.seconds_left / workers)} of work are left{at_once}.")
+        at_once = "" if workers == 1 else f", {workers} run batches at once"
+        console.print(f"about {duration(progress.seconds_left / workers)} of work are left{at_once}.")
 
 
 def _time_left(part: Any) -> str:
@@ -205,8 +214,8 @@ def _time_left(part: Any) -> str:
     return "unknown" if part.seconds_left is None else duration(part.seconds_left)
 
 
-def catalogue(datasets: Mapping[str, Any], found: Mapping[str, str]) -> None:
-    """The catalogue as a table, and below it where each file is or would come from."""
+def dataset_list(datasets: Mapping[str, Any], places: Mapping[str, str]) -> None:
+    """Print the benchmark graphs as a table, then the citation and the file or download address of each."""
     console = terminal()
     table = Table(box=None, pad_edge=False)
     table.add_column("name", style="bold")
@@ -217,66 +226,65 @@ def catalogue(datasets: Mapping[str, Any], found: Mapping[str, str]) -> None:
         table.add_row(name, *(f"{count:,}" for count in counts))
     console.print(table)
     for name, dataset in datasets.items():
-        place = found[name] or f"not here yet; comes from {dataset.address}"
+        place = places[name] or f"not downloaded; comes from {dataset.url}"
         console.print(f"\n[bold]{name}[/]: {escape(dataset.citation)}\n  {escape(place)}")
 
 
-def models(listed: Mapping[str, Any], dataset: str) -> None:
-    """The models as a table, and below it each one's settings."""
+def model_list(models: Mapping[str, Any], dataset: str) -> None:
+    """Print the models as a table, then the presets of each with their sources."""
     console = terminal()
     table = Table(box=None, pad_edge=False)
     table.add_column("name", style="bold")
     table.add_column("title")
     table.add_column("weights", justify="right")
     table.add_column("paper")
-    for name, one in listed.items():
-        table.add_row(name, one["title"], f"{one['weights']:,}", escape(one["paper"]))
+    for name, model in models.items():
+        table.add_row(name, model["title"], f"{model['weights']:,}", escape(model["paper"]))
     console.print(table)
-    console.print(f"\nweights and settings are for {dataset}; --dataset names another graph.")
-    for name, one in listed.items():
-        for kinds, settings in _told_once(one["settings"]):
-            usual = ", the default" if one["usual"] in kinds else ""
-            console.print(f"\n[bold]{name}[/], {' and '.join(kinds)} settings{usual}")
+    console.print(f"\nweights and presets are those for {dataset}; --dataset selects another graph.")
+    for name, model in models.items():
+        for presets, hyperparameters in _merge_equal(model["presets"]):
+            default = " (default)" if model["default_preset"] in presets else ""
+            noun = "preset" if len(presets) == 1 else "presets"
+            console.print(f"\n[bold]{name}[/], {noun} {' and '.join(presets)}{default}")
             sources: dict[str, list[str]] = {}
-            for setting, sourced in settings.items():
-                sources.setdefault(sourced["source"], []).append(f"{setting}={sourced['value']}")
+            for hyperparameter, sourced in hyperparameters.items():
+                sources.setdefault(sourced["source"], []).append(f"{hyperparameter}={sourced['value']}")
             for source, texts in sources.items():
                 console.print(f"  {escape(', '.join(texts))}\n    from: {escape(source)}")
 
 
-def _told_once(settings: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
-    """The settings of each kind, those of kinds that agree together."""
+def _merge_equal(presets: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
+    """Values of the presets, each with the names of all presets that have these values."""
     groups: list[tuple[list[str], Any]] = []
-    for kind, values in settings.items():
-        same = next((kinds for kinds, others in groups if others == values), None)
-        if same is None:
-            groups.append(([kind], values))
+    for preset, values in presets.items():
+        names = next((names for names, group_values in groups if group_values == values), None)
+        if names is None:
+            groups.append(([preset], values))
         else:
-            same.append(kind)
+            names.append(preset)
     return groups
 
 
-def _suggestions(summary: Mapping[str, Any], changed: Sequence[str], options: str) -> list[str]:
-    """Commands that go on from here, each with its reason."""
-    again = f"{_command()} train {summary['dataset']}{options}"
-    typed = "".join(f" --set {text}" for text in changed)
-    others = "".join(f" --set {text}" for text in changed if not text.startswith("penalty="))
-    dearer = 10 * summary["settings"].get("penalty", 1.0) or 0.005
-    lines = {}
-    if summary["steps_mean"] > 2 and dearer <= 1:
-        lines[f"{again}{others} --penalty {dearer:g}"] = "a dearer step: nodes stop earlier"
-    if summary["runs"] < 20:
-        lines[f"{again}{typed} --runs 20"] = "every test split once, with an interval"
-    lines[f"{_command()} models"] = "other models"
-    lines[f"{_command()} datasets"] = "other graphs"
-    width = max(map(len, lines))
-    return [f"{line:{width}}  # {why}" for line, why in lines.items()]
+def _next_trainings(summary: Mapping[str, Any], overrides: Mapping[str, Any], options: str) -> dict[str, str]:
+    """Commands to run after a training, each with its reason."""
+    command = f"train {summary['dataset']}{options}"
+    values = [format_override(name, value) for name, value in overrides.items()]
+    same = "".join(f" --set {text}" for text in values)
+    same_but_penalty = "".join(f" --set {text}" for text in values if not text.startswith("penalty="))
+    larger = 10 * summary["hyperparameters"].get("penalty", 1.0) or 0.005
+    commands = {}
+    if summary["steps_mean"] > 2 and larger <= 1:
+        commands[f"{command}{same_but_penalty} --penalty {larger:g}"] = "larger penalty: nodes stop earlier"
+    if summary["runs"] < FEW_RUNS:
+        commands[f"{command}{same} --runs 20"] = "every test split once, with an interval"
+    return commands | {"models": "other models", "datasets": "other graphs"}
 
 
 def _command() -> str:
-    """How the user can call this program: by name if that finds it, else by path."""
-    called = Path(sys.argv[0])
+    """The program as the user can call it: by name if PATH finds it, else by its path."""
+    program = Path(sys.argv[0])
     on_path = shutil.which("apgcn")
-    if called.name != "apgcn" or (on_path and os.path.samefile(on_path, called)):
+    if program.name != "apgcn" or (on_path and os.path.samefile(on_path, program)):
         return "apgcn"
-    return os.path.relpath(called)
+    return os.path.relpath(program)

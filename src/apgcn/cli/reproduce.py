@@ -1,74 +1,90 @@
-"""`apgcn reproduce`: run what a table or figure of the paper needs, and show it."""
+"""`apgcn reproduce`: train the runs of a table or figure of the paper, and print it."""
 
 from __future__ import annotations
 
 import json
 from contextlib import nullcontext
-from pathlib import Path
 from shlex import quote
 from typing import Annotated
 
 import typer
 
 from apgcn.cli import render
-from apgcn.cli.executor_options import (
-    ADDRESS,
-    EXECUTOR,
-    WORKERS,
-    check_options,
-    executor_for,
-    fill_and_show,
-    names,
-    typed,
+from apgcn.cli.options import (
+    DATA,
+    MODEL,
+    TRAINING,
+    Address,
+    AsJSON,
+    Device,
+    ExecutorName,
+    Preset,
+    StorePath,
+    Workers,
+    check_run_options,
+    command_text,
+    split_names,
 )
-from apgcn.cli.progress import say
+from apgcn.cli.progress import log, make_executor, run_with_progress
 from apgcn.errors import MissingDevice
 
 
 def reproduce(
-    what: Annotated[str, typer.Argument(help="table1 to table5, figure2 to figure4, or all.")],
-    store: Annotated[Path, typer.Option(help="Folder of the records; started again, the command goes on there.")],
-    models: Annotated[str | None, typer.Option(help="Names with commas between; default: all there are.")] = None,
-    datasets: Annotated[str | None, typer.Option(help="Names with commas between; default: the paper's.")] = None,
-    settings: Annotated[
-        str | None,
-        typer.Option(help="paper, published or tuned ones; default: those behind the paper's tables."),
+    what: Annotated[str, typer.Argument(help="table1 to table5, figure2 to figure4, freezing, or all.")],
+    store: StorePath,
+    models: Annotated[
+        str | None, typer.Option(help="Names separated by commas; default: all models.", rich_help_panel=MODEL)
     ] = None,
-    runs: Annotated[int, typer.Option(help="How many; the protocol has 100: 20 splits x 5 initialisations.")] = 100,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    workers: WORKERS = None,
-    executor: EXECUTOR = "local",
-    address: ADDRESS = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    datasets: Annotated[
+        str | None, typer.Option(help="Names separated by commas; default: the paper's.", rich_help_panel=DATA)
+    ] = None,
+    preset: Preset = None,
+    runs: Annotated[
+        int,
+        typer.Option(
+            help="Number of runs; the protocol has 100: 20 splits x 5 initialisations.", rich_help_panel=TRAINING
+        ),
+    ] = 100,
+    device: Device = "cpu",
+    workers: Workers = None,
+    executor: ExecutorName = "local",
+    address: Address = None,
+    as_json: AsJSON = False,
 ) -> None:
     """Reproduce a table or figure of the paper, or all of them.
 
-    What a run found is kept in the store at once. Interrupt the command as you like and start it again: it goes on with
-    what is missing. Experiments that need the same runs share them, and several processes may fill one store.
+    Every finished run is stored at once. You can interrupt the command and start it again: it continues with the
+    missing runs. Tables and figures that need the same runs share them, and several processes may use one store.
     """
-    from apgcn.benchmark.registry import chosen
+    from apgcn.benchmark.registry import select_artifacts
     from apgcn.benchmark.store import Store
 
-    check_options(runs=runs, device=device, workers=workers, executor=executor, address=address)
-    asked = chosen(what, models=names(models), datasets=names(datasets), runs=runs, kind=settings)
-    place = Store.to_fill(store)
-    options = {"models": models, "datasets": datasets, "settings": settings, "runs": runs}
-    command = typed("reproduce", what, **options, device=device, workers=workers, executor=executor)
-    plan = list(dict.fromkeys(key for experiment, scope in asked for key in experiment.plan(scope)))
-    trains = executor_for(executor, device=device, workers=workers, address=address)
-    with trains if place.missing(plan) else nullcontext() as who:
-        fill_and_show(place, plan, device=device, executor=who, command=command)
-    for experiment, scope in asked:
-        if experiment.measure:
+    check_run_options(runs=runs, device=device, workers=workers, executor=executor, address=address)
+    selected = select_artifacts(
+        what, models=split_names(models), datasets=split_names(datasets), runs=runs, preset=preset
+    )
+    record_store = Store.open_or_create(store)
+    options = {"models": models, "datasets": datasets, "preset": preset, "runs": runs}
+    command = command_text("reproduce", what, **options, device=device, workers=workers, executor=executor)
+    plan = list(dict.fromkeys(key for spec, scope in selected for key in spec.plan(scope)))
+    executor_context = make_executor(executor, device=device, workers=workers, address=address)
+    with executor_context if record_store.missing(plan) else nullcontext() as runner:
+        run_with_progress(record_store, plan, device=device, executor=runner, command=command)
+    for spec, scope in selected:
+        if spec.measure:
             try:
-                experiment.measure(place, scope, device=device, command=command)
+                spec.measure(record_store, scope, device=device, command=command)
             except MissingDevice as error:
                 if executor == "local":
                     raise
-                say(f"{experiment.name} is measured where the command is typed, and not now: {error}")
-    artifacts = [experiment.content(place, scope) for experiment, scope in asked]
+                log(f"{spec.name} is timed on the machine that runs this command, and was left out: {error}")
+    artifacts = [spec.build(record_store, scope) for spec, scope in selected]
     if as_json:
-        print(json.dumps({"experiments": {one.name: [dict(row) for row in one.table.rows] for one in artifacts}}))
+        print(
+            json.dumps(
+                {"artifacts": {artifact.name: [dict(row) for row in artifact.table.rows] for artifact in artifacts}}
+            )
+        )
         return
     for artifact in artifacts:
         render.artifact(artifact)

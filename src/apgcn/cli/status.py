@@ -1,4 +1,4 @@
-"""`apgcn status`: how far is a store?"""
+"""`apgcn status`: finished and missing runs of a store."""
 
 from __future__ import annotations
 
@@ -9,40 +9,41 @@ from typing import Annotated
 import typer
 
 from apgcn.cli import render
+from apgcn.cli.options import AsJSON
 
 
 def status(
-    store: Annotated[Path, typer.Argument(help="A folder that `apgcn reproduce --store` fills.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    store: Annotated[Path, typer.Argument(help="The folder of `apgcn reproduce --store`.")],
+    as_json: AsJSON = False,
 ) -> None:
-    """Say what is done in a store, what is left, and how long that will take."""
+    """Show how many runs of a store are done, how many are missing, and how long those will take."""
     from apgcn.benchmark.progress import standing
     from apgcn.benchmark.store import Store
 
-    now = standing(Store.existing(store))
+    progress = standing(Store.open(store))
     if not as_json:
-        render.standing(now)
+        render.store_progress(progress)
         return
     parts = [
         {
-            "condition": part.run_config.text,
+            "run_config": part.run_config.text,
             "dataset": part.run_config.dataset,
             "model": part.run_config.model,
             "seed_set": part.run_config.seed_set,
             "train_per_class": part.run_config.train_per_class,
-            "settings": dict(part.run_config.hyperparameters),
+            "hyperparameters": dict(part.run_config.hyperparameters),
             "planned": part.planned,
             "done": part.done,
             "seconds_left": part.seconds_left,
         }
-        for part in now.parts
+        for part in progress.parts
     ]
     summary = {
-        "planned": now.planned,
-        "done": now.done,
-        "left": now.planned - now.done,
-        "in_training": now.in_training,
-        "seconds_left": now.seconds_left,
-        "parts": parts,
+        "planned": progress.planned,
+        "done": progress.done,
+        "left": progress.planned - progress.done,
+        "in_training": progress.in_training,
+        "seconds_left": progress.seconds_left,
+        "run_configs": parts,
     }
     print(json.dumps(summary))

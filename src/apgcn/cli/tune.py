@@ -1,4 +1,4 @@
-"""`apgcn tune`: look for better settings, without a look at the test nodes."""
+"""`apgcn tune`: search hyperparameters on validation splits, which have no test nodes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ from typing import Annotated
 import typer
 
 from apgcn.cli import render
-from apgcn.cli.executor_options import (
-    ADDRESS,
-    EXECUTOR,
-    WORKERS,
-    check_options,
-    executor_for,
-    fill_and_show,
-    names,
-    typed,
+from apgcn.cli.options import (
+    TRAINING,
+    Address,
+    AsJSON,
+    Device,
+    ExecutorName,
+    ModelName,
+    StorePath,
+    Workers,
+    check_run_options,
+    command_text,
+    format_override,
+    split_names,
 )
+from apgcn.cli.progress import make_executor, run_with_progress
 from apgcn.errors import InvalidInput, UnknownName
 
 MAX_TRIALS = 10_000
@@ -27,85 +32,86 @@ MAX_TRIALS = 10_000
 
 def tune(
     dataset: Annotated[str, typer.Argument(help="A name from `apgcn datasets`.")],
-    store: Annotated[
-        Path, typer.Option(help="Folder of the records; started again, the command goes on there.")
-    ] = Path("tuning"),
-    model: Annotated[str, typer.Option(help="The model.")] = "apgcn",
+    store: StorePath = Path("tuning"),
+    model: ModelName = "apgcn",
     search: Annotated[
-        str | None, typer.Option(help="Names of settings with commas between; default: all that can be searched.")
+        str | None,
+        typer.Option(help="Hyperparameters to search, separated by commas; default: all that have a search range."),
     ] = None,
     trials: Annotated[
-        int, typer.Option(help="How many settings are tried besides those behind the paper's tables.")
+        int, typer.Option(help="Number of trials besides the hyperparameters behind the paper's tables.")
     ] = 30,
-    runs: Annotated[int, typer.Option(help="How many runs on validation splits judge each.")] = 20,
-    seed: Annotated[int, typer.Option(help="Another number searches another way.")] = 0,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    workers: WORKERS = None,
-    executor: EXECUTOR = "local",
-    address: ADDRESS = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+    runs: Annotated[
+        int, typer.Option(help="Number of runs on validation splits for each trial.", rich_help_panel=TRAINING)
+    ] = 20,
+    seed: Annotated[int, typer.Option(help="Random seed of the search.", rich_help_panel=TRAINING)] = 0,
+    device: Device = "cpu",
+    workers: Workers = None,
+    executor: ExecutorName = "local",
+    address: Address = None,
+    as_json: AsJSON = False,
 ) -> None:
-    """Search a model's settings (penalty, l2, dropout, max_steps, teleport, ...) on the validation seeds.
+    """Search the hyperparameters of a model (penalty, l2, dropout, max_steps, ...) on the validation seeds.
 
-    Splits of these seeds have no test nodes: what is found here can be judged on the test seeds, once.
+    Splits of these seeds have no test nodes, so the best hyperparameters can be evaluated on the test seeds, once.
     """
     from apgcn._utils.validation import check_int
     from apgcn.benchmark.store import Store
-    from apgcn.benchmark.tuning import tune as find
-    from apgcn.benchmark.tuning_table import content as trials_so_far
-    from apgcn.data import describe
+    from apgcn.benchmark.tuning import build as tuning_table
+    from apgcn.benchmark.tuning import tune as search_hyperparameters
+    from apgcn.data import dataset_info
     from apgcn.models.registry import config_class
-    from apgcn.training.search_space import imported_optuna, searched
+    from apgcn.training.search_space import import_optuna, searchable_hyperparameters
 
-    describe(dataset)
+    dataset_info(dataset)
     config_class(model)
-    check_options(runs=runs, device=device, workers=workers, executor=executor, address=address)
-    check_int("trials", trials, most=MAX_TRIALS)
-    check_int("seed", seed, least=0)
-    wanted = names(search)
-    if wanted == []:
-        raise InvalidInput(f"there must be at least one setting to search, got {search!r}.")
-    for name in wanted or []:
-        if name not in searched(model):
-            raise UnknownName(f"setting to search for {model}", name, searched(model))
-    imported_optuna()
-    place = Store.to_fill(store)
+    check_run_options(runs=runs, device=device, workers=workers, executor=executor, address=address)
+    check_int("trials", trials, maximum=MAX_TRIALS)
+    check_int("seed", seed, minimum=0)
+    names = split_names(search)
+    if names == []:
+        raise InvalidInput(f"--search must name at least one hyperparameter, got {search!r}.")
+    for name in names or []:
+        if name not in searchable_hyperparameters(model):
+            raise UnknownName(f"hyperparameter to search for {model}", name, searchable_hyperparameters(model))
+    import_optuna()
+    record_store = Store.open_or_create(store)
     options = {"model": model, "search": search, "trials": trials, "runs": runs, "seed": seed}
-    command = typed("tune", dataset, **options, device=device, workers=workers, executor=executor)
-    with executor_for(executor, device=device, workers=workers, address=address) as who:
-        found = find(
-            place,
+    command = command_text("tune", dataset, **options, device=device, workers=workers, executor=executor)
+    with make_executor(executor, device=device, workers=workers, address=address) as runner:
+        results = search_hyperparameters(
+            record_store,
             dataset,
             model,
             trials=trials,
             runs=runs,
-            names=wanted,
+            names=names,
             seed=seed,
-            run=lambda plan, trial: fill_and_show(
-                place, plan, device=device, executor=who, command=command, label=f"trial {trial} of {trials}"
+            run=lambda plan, trial: run_with_progress(
+                record_store, plan, device=device, executor=runner, command=command, label=f"trial {trial} of {trials}"
             ),
         )
     if as_json:
-        shown = [
+        entries = [
             {
                 "trial": trial.number,
                 "validation_accuracy": trial.score / 100,
-                "validation_interval": None
-                if trial.mean.validation_interval is None
-                else trial.mean.validation_interval / 100,
-                "steps_mean": trial.mean.steps,
-                "runs": trial.mean.runs,
-                "settings": dict(trial.run_config.hyperparameters),
+                "validation_ci95": None
+                if trial.summary.validation_interval is None
+                else trial.summary.validation_interval / 100,
+                "steps_mean": trial.summary.steps,
+                "runs": trial.summary.runs,
+                "hyperparameters": dict(trial.run_config.hyperparameters),
             }
-            for trial in found
+            for trial in results
         ]
-        print(json.dumps({"dataset": dataset, "model": model, "trials": shown}))
+        print(json.dumps({"dataset": dataset, "model": model, "trials": entries}))
         return
-    render.artifact(trials_so_far(place, dataset=dataset, model=model))
-    best = "".join(f" --set {name}={value}" for name, value in found[0].run_config.changes.items())
+    render.artifact(tuning_table(record_store, dataset=dataset, model=model))
+    best = "".join(f" --set {format_override(name, value)}" for name, value in results[0].run_config.changes.items())
     render.next_commands(
         {
-            f"train {dataset} --model {model}{best} --runs 20": "the best settings, judged on the test seeds: once",
+            f"train {dataset} --model {model}{best} --runs 20": "evaluate the best trial on the test seeds, once",
             f"report {quote(str(store))} --html report.html": "all trials, as a page",
         }
     )

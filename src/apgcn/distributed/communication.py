@@ -1,7 +1,7 @@
-"""Who trains together, and how do they talk? The ranks that `torchrun` started, each with its rows of the graph.
+"""Communication between the ranks that `torchrun` started: collective operations, counted traffic, and lost ranks.
 
-Rows of the graph that are sent are counted. A rank that dies closes its connections, and the others hear that in their
-next word to it.
+Only rows of the graph count as traffic. A rank that dies closes its connections, so the next collective operation of
+the others fails with `RankDied`. Public functions of `torch.distributed` are used throughout.
 """
 
 from __future__ import annotations
@@ -22,45 +22,46 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional
 
-from apgcn._utils.process import leave_at_once
+from apgcn._utils.process import request_immediate_exit
 from apgcn.errors import ApgcnError, InvalidInput, RankDied
-from apgcn.ops.devices import resolve
+from apgcn.ops.devices import resolve_device
 
-MEET_WITHIN = timedelta(minutes=10)
-ANSWER_WITHIN = timedelta(hours=3)  # or a rank is taken for dead: all wait while one divides the graph or writes
+RENDEZVOUS_TIMEOUT = timedelta(minutes=10)
+COLLECTIVE_TIMEOUT = timedelta(hours=3)  # all ranks wait while one partitions the graph or writes the model
 ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 @dataclass
 class Traffic:
-    """What this rank has said to others.
+    """What this rank has sent to the others.
 
     Attributes
     ----------
     bytes : int
-        Of rows of the graph, in both directions of the computation.
+        Of rows of the graph, in forward and backward passes.
     exchanges : int
-        How often rows were exchanged.
+        Number of halo exchanges.
     seconds : float
-        Spent on all words, waiting for slower ranks included.
+        Time in all collective operations, waiting for slower ranks included.
     """
 
     bytes: int = 0
     exchanges: int = 0
     seconds: float = 0.0
 
-    def since(self, before: Traffic) -> Traffic:
-        """What was said after that."""
-        return Traffic(*(now - then for now, then in zip(vars(self).values(), vars(before).values(), strict=True)))
+    def since(self, start: Traffic) -> Traffic:
+        """The traffic after `start`, an earlier copy of this object."""
+        return Traffic(*(now - then for now, then in zip(vars(self).values(), vars(start).values(), strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
 class Communicator:
-    """The ranks, seen from one of them.
+    """Collective operations of all ranks; every rank must call them in the same order.
 
     Attributes
     ----------
     rank, size : int
+        Index of this rank, and number of ranks.
     device : torch.device
         Of this rank.
     traffic : Traffic
@@ -71,118 +72,137 @@ class Communicator:
     device: torch.device
     traffic: Traffic = field(default_factory=Traffic)
 
-    def sums(self, *values: Tensor) -> list[Tensor]:
-        """Each tensor summed over all ranks, the same everywhere."""
-        packed = torch.cat([value.detach().double().flatten() for value in values])
+    def all_reduce(self, *values: Tensor) -> list[Tensor]:
+        """Sum each tensor over all ranks, in double precision; every rank gets the same sums."""
+        flat = torch.cat([value.detach().double().flatten() for value in values])
         if self.size > 1:
-            with self._talking():
-                dist.all_reduce(packed)
-        parts = packed.split([value.numel() for value in values])
-        return [part.view_as(value).to(value.dtype) for part, value in zip(parts, values, strict=True)]
+            with self._timed():
+                dist.all_reduce(flat)
+        sums = flat.split([value.numel() for value in values])
+        return [total.view_as(value).to(value.dtype) for total, value in zip(sums, values, strict=True)]
 
-    def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """Sum tensors over all ranks, in place and in one word."""
+    def all_reduce_(self, tensors: Sequence[Tensor]) -> None:
+        """Sum tensors over all ranks in place, by one collective operation."""
         if not tensors or self.size == 1:
             return
-        packed = torch.cat([one.flatten() for one in tensors])
-        with self._talking():
-            dist.all_reduce(packed)
-        for one, part in zip(tensors, packed.split([one.numel() for one in tensors]), strict=True):
-            one.copy_(part.view_as(one))
+        flat = torch.cat([tensor.flatten() for tensor in tensors])
+        with self._timed():
+            dist.all_reduce(flat)
+        for tensor, total in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+            tensor.copy_(total.view_as(tensor))
 
-    def all_to_all(self, rows: Tensor, *, sent: list[int], received: list[int], counted: bool = True) -> Tensor:
-        """Send so many of these rows to each rank, in the order of the ranks, and return what comes from each."""
+    def all_to_all(
+        self, rows: Tensor, *, send_sizes: list[int], receive_sizes: list[int], count_traffic: bool = True
+    ) -> Tensor:
+        """Send rows to each rank, ordered by rank, and return the rows received from each.
+
+        Parameters
+        ----------
+        rows : Tensor of shape (sum of send_sizes, ...)
+        send_sizes, receive_sizes : list of int
+            Number of rows to and from each rank.
+        count_traffic : bool
+        """
         if self.size == 1:
             return rows
-        heard = rows.new_empty(sum(received), *rows.shape[1:])
-        with self._talking():
-            dist.all_to_all_single(heard, rows.contiguous(), received, sent)
-        if counted:
-            self.traffic.bytes += (len(rows) - sent[self.rank]) * rows[:1].numel() * rows.element_size()
+        received = rows.new_empty(sum(receive_sizes), *rows.shape[1:])
+        with self._timed():
+            dist.all_to_all_single(received, rows.contiguous(), receive_sizes, send_sizes)
+        if count_traffic:
+            self.traffic.bytes += (len(rows) - send_sizes[self.rank]) * rows[:1].numel() * rows.element_size()
             self.traffic.exchanges += 1
-        return heard
+        return received
 
     def all_gather(self, value: Any) -> list[Any]:
-        """What every rank says, in the order of the ranks; of anything that JSON can hold."""
-        words = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8).to(self.device)
+        """The values of all ranks, ordered by rank; anything that JSON can hold."""
+        content = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8).to(self.device)
         lengths = [torch.empty(1, dtype=torch.int64, device=self.device) for _ in range(self.size)]
-        with self._talking():
-            dist.all_gather(lengths, torch.tensor([len(words)], device=self.device))
+        with self._timed():
+            dist.all_gather(lengths, torch.tensor([len(content)], device=self.device))
             longest = int(max(lengths))
-            heard = [torch.empty(longest, dtype=torch.uint8, device=self.device) for _ in range(self.size)]
-            dist.all_gather(heard, functional.pad(words, (0, longest - len(words))))
-        texts = (bytes(one[: int(length)].cpu().numpy()) for one, length in zip(heard, lengths, strict=True))
+            padded = [torch.empty(longest, dtype=torch.uint8, device=self.device) for _ in range(self.size)]
+            dist.all_gather(padded, functional.pad(content, (0, longest - len(content))))
+        texts = (bytes(buffer[: int(length)].cpu().numpy()) for buffer, length in zip(padded, lengths, strict=True))
         return [json.loads(text) for text in texts]
 
-    def array_from_first(self, array: np.ndarray | None, *, length: int, dtype: Any) -> np.ndarray:
-        """An array of rank 0, everywhere."""
-        kind = torch.from_numpy(np.empty(0, dtype)).dtype
+    def broadcast_array(self, array: np.ndarray | None, *, length: int, dtype: Any) -> np.ndarray:
+        """An array of rank 0 on every rank; the others pass None."""
+        torch_dtype = torch.from_numpy(np.empty(0, dtype)).dtype
         tensor = None if array is None else torch.from_numpy(array)
-        return self.from_first(tensor, shape=(length,), dtype=kind).numpy()
+        return self.broadcast(tensor, shape=(length,), dtype=torch_dtype).numpy()
 
-    def from_first(self, tensor: Tensor | None, *, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """A tensor of rank 0, everywhere, beside the processor."""
-        there = torch.empty(shape, dtype=dtype) if tensor is None else tensor
-        on_device = there.to(self.device).contiguous()
-        raw = on_device.view(-1).view(torch.uint8)  # not every kind of number can be sent
-        with self._talking():
-            dist.broadcast(raw, src=0)
+    def broadcast(self, tensor: Tensor | None, *, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """A tensor of rank 0 on every rank, in the memory of the host; the others may pass None."""
+        buffer = torch.empty(shape, dtype=dtype) if tensor is None else tensor
+        on_device = buffer.to(self.device).contiguous()
+        as_bytes = on_device.view(-1).view(torch.uint8)  # the backends cannot send every dtype
+        with self._timed():
+            dist.broadcast(as_bytes, src=0)
         return on_device.cpu()
 
-    def to_first(self, rows: Tensor) -> Tensor:
-        """The rows of all ranks at rank 0, in the order of the ranks; elsewhere none."""
+    def gather(self, rows: Tensor) -> Tensor:
+        """The rows of all ranks on rank 0, ordered by rank; no rows elsewhere."""
         sizes = self.all_gather(len(rows))
-        nobody = [0] * self.size
-        heard = self.all_to_all(
-            rows, sent=[len(rows), *nobody[1:]], received=sizes if self.rank == 0 else nobody, counted=False
+        zeros = [0] * self.size
+        gathered = self.all_to_all(
+            rows,
+            send_sizes=[len(rows), *zeros[1:]],
+            receive_sizes=sizes if self.rank == 0 else zeros,
+            count_traffic=False,
         )
-        return heard.cpu()
+        return gathered.cpu()
 
-    def together(self, work: Callable[[], Any]) -> Any:
-        """What the work gives here, if it fails nowhere; a mistake of one rank is told by all."""
-        found, mistake = None, None
+    def run_collectively(self, function: Callable[[], Any]) -> Any:
+        """Call a function on every rank and return its result; if it fails on one rank, raise on all.
+
+        Without this, the other ranks would wait for the one that has raised.
+        """
+        result, message = None, None
         try:
-            found = work()
+            result = function()
         except (ApgcnError, OSError, UnicodeError) as error:
-            mistake = str(error)
-        mistakes = [(rank, one) for rank, one in enumerate(self.all_gather(mistake)) if one]
-        if mistakes:
-            rank, sentence = mistakes[0]
-            raise InvalidInput(sentence if len(mistakes) == self.size else f"rank {rank}: {sentence}")
-        return found
+            message = str(error)
+        failures = [(rank, text) for rank, text in enumerate(self.all_gather(message)) if text]
+        if failures:
+            rank, text = failures[0]
+            raise InvalidInput(text if len(failures) == self.size else f"rank {rank}: {text}")
+        return result
 
     @contextmanager
-    def _talking(self) -> Iterator[None]:
+    def _timed(self) -> Iterator[None]:
+        """Add the time of a collective operation to the traffic; turn its failure into `RankDied`."""
         started = time.perf_counter()
         try:
             yield
             if self.device.type == "cuda":
-                torch.cuda.synchronize(self.device)  # a word is only queued until then
-        except (RuntimeError, ValueError) as error:  # gloo and nccl have many words for it
+                torch.cuda.synchronize(self.device)  # until then the operation is only queued
+        except (RuntimeError, ValueError) as error:  # gloo and nccl raise many kinds of both
             raise RankDied(
-                f"rank {self.rank} of {self.size} must hear from the others, but one of them has ended or says nothing "
-                f"({_short(error)})."
+                f"rank {self.rank} of {self.size} must be connected to the others, but one of them has ended or does "
+                f"not respond ({_first_line(error)})."
             ) from error
         finally:
             self.traffic.seconds += time.perf_counter() - started
 
 
-_was_there = False
+_connected = False
 
 
-def was_there() -> bool:
-    """Whether this process has been one of several."""
-    return _was_there
+def has_connected() -> bool:
+    """Whether this process has been a rank of a training."""
+    return _connected
 
 
 @contextmanager
-def world(device: str = "cpu") -> Iterator[Communicator]:
-    """The ranks that `torchrun` started, until the block is left.
+def connect_ranks(device: str = "cpu") -> Iterator[Communicator]:
+    """Connect the ranks that `torchrun` started, for the duration of the block.
 
     Raises
     ------
     InvalidInput
-        If nobody started us as one of several.
+        If this process was not started as a rank.
+    RankDied
+        If the ranks do not connect in time.
     """
     missing = [name for name in ENVIRONMENT if name not in os.environ]
     if missing:
@@ -192,46 +212,49 @@ def world(device: str = "cpu") -> Iterator[Communicator]:
         )
     try:
         rank, size, port = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
-        known = 0 <= rank < size
+        valid = 0 <= rank < size
     except ValueError:
-        known = False
-    if not known:
-        told = ", ".join(f"{name}={os.environ[name]}" for name in ENVIRONMENT)
-        raise InvalidInput(f"a rank must be a number below that of all ranks, but the environment says {told}.")
-    global _was_there
-    place = resolve(device)
-    if place.index is not None:
+        valid = False
+    if not valid:
+        values = ", ".join(f"{name}={os.environ[name]}" for name in ENVIRONMENT)
+        raise InvalidInput(f"a rank must be an integer below the number of ranks, but the environment has {values}.")
+    global _connected
+    torch_device = resolve_device(device)
+    if torch_device.index is not None:
         raise InvalidInput(f"with --distributed the device must be cpu, or cuda, one for each rank, got {device}.")
-    _was_there = True
-    leave_at_once()  # threads of connections, if a rank is lost
-    if place.type == "cuda":
-        place = resolve(f"cuda:{int(os.environ.get('LOCAL_RANK', 0))}")
-        torch.cuda.set_device(place)
+    _connected = True
+    request_immediate_exit()  # threads of connections to a lost rank would delay it
+    if torch_device.type == "cuda":
+        torch_device = resolve_device(f"cuda:{int(os.environ.get('LOCAL_RANK', 0))}")
+        torch.cuda.set_device(torch_device)
     try:
-        store = _meeting_place(rank, size, port)
-        engine = "nccl" if place.type == "cuda" else "gloo"
-        dist.init_process_group(engine, store=store, rank=rank, world_size=size, timeout=MEET_WITHIN)
-        dist.distributed_c10d._set_pg_timeout(ANSWER_WITHIN)
+        store = _rendezvous(rank, size, port)
+        backend = "nccl" if torch_device.type == "cuda" else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=COLLECTIVE_TIMEOUT)
     except (RuntimeError, ValueError) as error:
-        raise RankDied(f"the ranks must find each other, but do not ({_short(error)}).") from error
+        raise RankDied(f"the ranks must connect to each other, but do not ({_first_line(error)}).") from error
     try:
-        yield Communicator(dist.get_rank(), dist.get_world_size(), place)
+        yield Communicator(dist.get_rank(), dist.get_world_size(), torch_device)
     finally:
         dist.destroy_process_group()
 
 
-def _meeting_place(rank: int, size: int, port: int) -> dist.Store:
-    """Where ranks tell each other how to be reached.
+def _rendezvous(rank: int, size: int, port: int) -> dist.Store:
+    """The key-value store through which ranks exchange their addresses, once all of them have reached it.
 
-    When torchrun starts ranks again, what those before them have left there is still to be read: every attempt has a
-    place of its own.
+    When torchrun restarts ranks, the keys of the previous attempt are still in its store, so every attempt has a prefix
+    of its own. Waiting for all ranks here lets the rendezvous have a shorter timeout than collective operations.
     """
-    theirs = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # torchrun keeps it, and not rank 0
-    address, first = os.environ["MASTER_ADDR"], rank == 0 and not theirs
-    store = dist.TCPStore(address, port, size, is_master=first, timeout=MEET_WITHIN)
-    return dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+    torchrun_has_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    address, is_master = os.environ["MASTER_ADDR"], rank == 0 and not torchrun_has_store
+    store = dist.TCPStore(address, port, size, is_master=is_master, timeout=RENDEZVOUS_TIMEOUT)
+    attempt = dist.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+    attempt.set(f"rank {rank}", "connected")
+    attempt.wait([f"rank {number}" for number in range(size)], RENDEZVOUS_TIMEOUT)
+    return attempt
 
 
-def _short(error: Exception) -> str:
-    lines = re.sub(r"\[[^\]]*/[^\]]*\]\s*", "", str(error)).strip().splitlines()  # without places in their source
+def _first_line(error: Exception) -> str:
+    """The first sentence of an error message, without locations in source files."""
+    lines = re.sub(r"\[[^\]]*/[^\]]*\]\s*", "", str(error)).strip().splitlines()
     return lines[0].split(". ")[0][:100].rstrip(". ") if lines else type(error).__name__

@@ -1,80 +1,176 @@
-"""What does a rank hold of a graph? The rows of its nodes, and who beyond them is heard."""
+"""The rows of a graph that one rank holds, and where it gets them from.
+
+A `GraphShard` has the rows of the nodes that the partition assigns to a rank, and the indices of its halo nodes: nodes
+of other ranks that are in-neighbours of these. A `GraphSource` is a graph from which every rank takes its shard;
+`InMemorySource` holds the graph in memory, `streaming_npz.NpzSource` reads an archive in chunks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy import sparse
 
 from apgcn.data.graph import Graph
+from apgcn.distributed.partition import partition_blocks, partition_metis
+from apgcn.inference.bundle import ModelBundle, fingerprint, write_bundle
+from apgcn.inference.trained_model import TrainedModel
+from apgcn.io.graph_builder import LoadedGraph
 
-Rows = Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]  # pieces of a matrix: row, column, value of each entry
+EdgeChunks = Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]  # source, target and weight of each edge
 
 
-class Part(NamedTuple):
-    """The rows of some nodes.
+class GraphShard(NamedTuple):
+    """The rows of one rank.
 
     Attributes
     ----------
-    own : array of shape (rows,)
-        The numbers of the nodes in the whole graph, in order.
-    ghosts : array of shape (ghosts,)
-        Nodes of others whom these hear, ordered by their owner and then by their number.
-    heard : csr_matrix of shape (rows, rows + ghosts)
-        Row i lists whom i hears and itself, with weight 1; own nodes come first among the columns.
+    nodes : array of shape (rows,)
+        Indices of its nodes in the graph, in ascending order.
+    halo_nodes : array of shape (halo nodes,)
+        In-neighbours of these nodes on other ranks, ordered by rank and then by index.
+    adjacency : csr_matrix of shape (rows, rows + halo nodes)
+        Row i lists the in-neighbours of node i, and i itself with weight 1; the rank's own nodes are the first columns.
     features : csr_matrix or array of shape (rows, features)
     labels : array of shape (rows,)
     """
 
-    own: np.ndarray
-    ghosts: np.ndarray
-    heard: sparse.csr_matrix
+    nodes: np.ndarray
+    halo_nodes: np.ndarray
+    adjacency: sparse.csr_matrix
     features: sparse.csr_matrix | np.ndarray
     labels: np.ndarray
 
-    def local(self, nodes: np.ndarray) -> np.ndarray:
-        """Which of some nodes are here, as row numbers."""
-        places = np.searchsorted(self.own, nodes)
-        places = np.minimum(places, max(0, len(self.own) - 1))
-        return places[self.own[places] == nodes] if len(self.own) else places[:0]
+    def local_rows(self, nodes: np.ndarray) -> np.ndarray:
+        """The rows of those of some nodes that are in this shard."""
+        rows = np.searchsorted(self.nodes, nodes)
+        rows = np.minimum(rows, max(0, len(self.nodes) - 1))
+        return rows[self.nodes[rows] == nodes] if len(self.nodes) else rows[:0]
 
 
-def part_of(graph: Graph, owner: np.ndarray, rank: int) -> Part:
-    """The part of a graph that is in memory as a whole."""
-    own = np.flatnonzero(owner == rank)
-    heard, ghosts = heard_by(_pieces(graph.adjacency), owner, rank)
-    return Part(own, ghosts, heard, graph.features[own], graph.labels[own])
+def shard_graph(graph: Graph, partition: np.ndarray, rank: int) -> GraphShard:
+    """The shard of a graph in memory; `partition` (nodes,) has the rank of every node."""
+    nodes = np.flatnonzero(partition == rank)
+    adjacency, halo_nodes = shard_adjacency(_single_chunk(graph.adjacency), partition, rank)
+    return GraphShard(nodes, halo_nodes, adjacency, graph.features[nodes], graph.labels[nodes])
 
 
-def heard_by(edges: Rows, owner: np.ndarray, rank: int) -> tuple[sparse.csr_matrix, np.ndarray]:
-    """Whom the nodes of a rank hear, from all edges of the graph, piece by piece: the matrix of a part, and its ghosts.
+def shard_adjacency(edges: EdgeChunks, partition: np.ndarray, rank: int) -> tuple[sparse.csr_matrix, np.ndarray]:
+    """The adjacency matrix of a shard and its halo nodes, from all edges of the graph in chunks.
 
-    An edge from i to j is heard by j.
+    The target of an edge receives from its source.
     """
-    listeners, voices, weights = [], [], []
+    target_chunks, source_chunks, weight_chunks = [], [], []
     for sources, targets, values in edges:
-        ours = (owner[targets] == rank) & (sources != targets)
-        listeners.append(targets[ours].astype(np.int64))
-        voices.append(sources[ours].astype(np.int64))
-        weights.append(values[ours].astype(np.float32))
-    own = np.flatnonzero(owner == rank)
-    listener, voice, weight = (
-        np.concatenate([*one, other])
-        for one, other in ((listeners, own), (voices, own), (weights, np.ones(len(own), np.float32)))
+        local = (partition[targets] == rank) & (sources != targets)
+        target_chunks.append(targets[local].astype(np.int64))
+        source_chunks.append(sources[local].astype(np.int64))
+        weight_chunks.append(values[local].astype(np.float32))
+    nodes = np.flatnonzero(partition == rank)
+    target, source, weight = (
+        np.concatenate([*chunks, self_loops])
+        for chunks, self_loops in (
+            (target_chunks, nodes),
+            (source_chunks, nodes),
+            (weight_chunks, np.ones(len(nodes), np.float32)),
+        )
     )
-    ghosts = np.unique(voice[owner[voice] != rank])
-    ghosts = ghosts[np.argsort(owner[ghosts], kind="stable")]
-    place = np.empty(len(owner), np.int64)  # of every node that is heard here, among the columns
-    place[own] = np.arange(len(own))
-    place[ghosts] = len(own) + np.arange(len(ghosts))
-    shape = len(own), len(own) + len(ghosts)
-    matrix = sparse.csr_matrix((weight, (place[listener], place[voice])), shape=shape)
+    halo_nodes = np.unique(source[partition[source] != rank])
+    halo_nodes = halo_nodes[np.argsort(partition[halo_nodes], kind="stable")]
+    column = np.empty(len(partition), np.int64)  # of every node of the shard and its halo
+    column[nodes] = np.arange(len(nodes))
+    column[halo_nodes] = len(nodes) + np.arange(len(halo_nodes))
+    shape = len(nodes), len(nodes) + len(halo_nodes)
+    matrix = sparse.csr_matrix((weight, (column[target], column[source])), shape=shape)
     matrix.sort_indices()
-    return matrix, ghosts
+    return matrix, halo_nodes
 
 
-def _pieces(matrix: sparse.csr_matrix) -> Rows:
-    """A matrix in memory, in one piece."""
+def _single_chunk(matrix: sparse.csr_matrix) -> EdgeChunks:
+    """All edges of a matrix in memory as one chunk."""
     yield np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)), matrix.indices, matrix.data
+
+
+class GraphSource(Protocol):
+    """A graph from which every rank takes its shard."""
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        ...
+
+    @property
+    def features(self) -> int:
+        """Number of features."""
+        ...
+
+    @property
+    def labels(self) -> np.ndarray: ...
+
+    @property
+    def class_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def edges(self) -> int:
+        """Number of directed edges."""
+        ...
+
+    @property
+    def notes(self) -> list[str]:
+        """What was dropped or added when the graph was read."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """Equal on two ranks that read the same graph."""
+        ...
+
+    def partition(self, parts: int, method: str) -> np.ndarray:
+        """The part of every node, (nodes,)."""
+        ...
+
+    def shard(self, partition: np.ndarray, rank: int) -> GraphShard:
+        """The rows of a rank."""
+        ...
+
+    def node_ids(self, nodes: np.ndarray) -> list[str]:
+        """The ids of nodes, given by ascending indices."""
+        ...
+
+    def save(self, folder: Path, model: TrainedModel, *, name: str) -> None:
+        """Write a model of this graph as `apgcn fit --out` does."""
+        ...
+
+
+class InMemorySource:
+    """A graph that every rank has read completely; each keeps its shard only."""
+
+    def __init__(self, graph: Graph, loaded: LoadedGraph | None = None):
+        self.graph, self._loaded = graph, loaded
+        self.nodes, self.features = graph.num_nodes, graph.num_features
+        self.labels, self.class_names = graph.labels, graph.class_names
+        self.edges, self.digest = graph.num_directed_edges, fingerprint(graph)
+        self.notes = list(loaded.notes) if loaded else []
+
+    def partition(self, parts: int, method: str) -> np.ndarray:
+        """The part of every node, (nodes,)."""
+        adjacency = self.graph.adjacency
+        return partition_metis(adjacency, parts) if method == "metis" else partition_blocks(adjacency.indptr, parts)
+
+    def shard(self, partition: np.ndarray, rank: int) -> GraphShard:
+        """The rows of a rank."""
+        return shard_graph(self.graph, partition, rank)
+
+    def node_ids(self, nodes: np.ndarray) -> list[str]:
+        """The ids of nodes, given by ascending indices."""
+        node_ids = self.graph.node_ids
+        return [node_ids[node] for node in nodes]
+
+    def save(self, folder: Path, model: TrainedModel, *, name: str) -> None:
+        """Write a model of this graph as `apgcn fit --out` does."""
+        encoding, schema = (self._loaded.encoding, self._loaded.schema) if self._loaded else (None, None)
+        write_bundle(folder, ModelBundle(model, replace(self.graph, name=name), encoding, schema))

@@ -1,4 +1,4 @@
-"""What do ranks tell each other at a step? The rows of their nodes that others hear, and nothing else."""
+"""Halo exchange: before each propagation step every rank sends the rows that are halo nodes of others, and no more."""
 
 from __future__ import annotations
 
@@ -10,101 +10,108 @@ import torch
 from torch import Tensor
 
 from apgcn.distributed.communication import Communicator
-from apgcn.distributed.graph_shard import Part
+from apgcn.distributed.graph_shard import GraphShard
 from apgcn.ops.device_graph import Adjacency
 from apgcn.ops.sparse import CSRStructure, SparseMatrix
 
 
 @dataclass(frozen=True, eq=False)
 class HaloExchange:
-    """Who of a rank's nodes is heard by whom.
+    """The rows that a rank sends to and receives from each other rank.
 
     Attributes
     ----------
-    world : World
-    sent : Tensor of shape (rows to send,)
-        Own rows, those for rank 0 first, each in the order in which that rank has its ghosts.
-    sizes_sent, sizes_received : list of int
-        How many go to, and come from, each rank.
+    comm : Communicator
+    send_rows : Tensor of shape (rows to send,)
+        Own rows, those for rank 0 first, each in the order of that rank's halo nodes.
+    send_sizes, receive_sizes : list of int
+        Number of rows to and from each rank.
     """
 
-    world: Communicator
-    sent: Tensor
-    sizes_sent: list[int]
-    sizes_received: list[int]
+    comm: Communicator
+    send_rows: Tensor
+    send_sizes: list[int]
+    receive_sizes: list[int]
 
     @classmethod
-    def of(cls, part: Part, owner: np.ndarray, world: Communicator) -> HaloExchange:
-        """Every rank tells the others whom it hears."""
-        received = np.bincount(owner[part.ghosts], minlength=world.size).tolist()
-        one_each = [1] * world.size
-        sizes = world.all_to_all(torch.tensor(received, device=world.device), sent=one_each, received=one_each).tolist()
-        wanted = world.all_to_all(torch.as_tensor(part.ghosts, device=world.device), sent=received, received=sizes)
-        rows = np.searchsorted(part.own, wanted.cpu().numpy())
-        return cls(world, torch.as_tensor(rows, device=world.device), sizes, received)
+    def create(cls, shard: GraphShard, partition: np.ndarray, comm: Communicator) -> HaloExchange:
+        """Send the indices of the halo nodes to the ranks that own them."""
+        receive_sizes = np.bincount(partition[shard.halo_nodes], minlength=comm.size).tolist()
+        one_each = [1] * comm.size
+        counts = torch.tensor(receive_sizes, device=comm.device)
+        send_sizes = comm.all_to_all(counts, send_sizes=one_each, receive_sizes=one_each).tolist()
+        requested = comm.all_to_all(
+            torch.as_tensor(shard.halo_nodes, device=comm.device), send_sizes=receive_sizes, receive_sizes=send_sizes
+        )
+        rows = np.searchsorted(shard.nodes, requested.cpu().numpy())
+        return cls(comm, torch.as_tensor(rows, device=comm.device), send_sizes, receive_sizes)
 
-    def ghosts(self, rows: Tensor) -> Tensor:
-        """The rows of others that are heard here, (runs, ghosts, channels), from own ones, (runs, rows, channels)."""
-        return _Ghosts.apply(rows, self)
+    def halo_rows(self, rows: Tensor) -> Tensor:
+        """Rows of the halo nodes, (runs, halo nodes, channels), from own rows, (runs, rows, channels)."""
+        return _HaloRows.apply(rows, self)
 
-    def send(self, rows: Tensor) -> Tensor:
-        """The same without gradient."""
-        said = rows.index_select(1, self.sent).transpose(0, 1)  # rows first
-        heard = self.world.all_to_all(said, sent=self.sizes_sent, received=self.sizes_received)
-        return heard.transpose(0, 1)
+    def exchange_rows(self, rows: Tensor) -> Tensor:
+        """The same as `halo_rows`, without gradient."""
+        to_send = rows.index_select(1, self.send_rows).transpose(0, 1)  # (rows, runs, channels)
+        received = self.comm.all_to_all(to_send, send_sizes=self.send_sizes, receive_sizes=self.receive_sizes)
+        return received.transpose(0, 1)
 
-    def anybody(self, here: bool) -> bool:
-        """Whether something holds in any rank."""
-        (count,) = self.world.sums(torch.tensor([float(here)], device=self.world.device))
+    def exchange_gradients(self, gradient: Tensor, num_rows: int) -> Tensor:
+        """Backward pass of `halo_rows`: gradients of halo nodes are sent to their ranks and summed there."""
+        received = self.comm.all_to_all(
+            gradient.transpose(0, 1), send_sizes=self.receive_sizes, receive_sizes=self.send_sizes
+        )
+        own_gradient = gradient.new_zeros(gradient.shape[0], num_rows, gradient.shape[2])
+        return own_gradient.index_add_(1, self.send_rows, received.transpose(0, 1).contiguous())
+
+    def any_rank(self, condition: bool) -> bool:
+        """Whether a condition holds on any rank."""
+        (count,) = self.comm.all_reduce(torch.tensor([float(condition)], device=self.comm.device))
         return bool(count > 0)
 
-    def send_back(self, gradient: Tensor, rows: int) -> Tensor:
-        """What ghosts are told goes home, and is added up there."""
-        heard = self.world.all_to_all(gradient.transpose(0, 1), sent=self.sizes_received, received=self.sizes_sent)
-        home = gradient.new_zeros(gradient.shape[0], rows, gradient.shape[2])
-        return home.index_add_(1, self.sent, heard.transpose(0, 1).contiguous())
 
-
-class _Ghosts(torch.autograd.Function):
+class _HaloRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, rows: Tensor, exchange: HaloExchange) -> Tensor:
-        ctx.exchange, ctx.rows = exchange, rows.shape[1]
-        return exchange.send(rows)
+    def forward(ctx, rows: Tensor, halo: HaloExchange) -> Tensor:
+        ctx.halo, ctx.num_rows = halo, rows.shape[1]
+        return halo.exchange_rows(rows)
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
-        return ctx.exchange.send_back(gradient, ctx.rows), None
+        return ctx.halo.exchange_gradients(gradient, ctx.num_rows), None
 
 
 @dataclass(frozen=True, eq=False)
-class PartMatrix(SparseMatrix):
-    """A sparse matrix of own rows, to be multiplied with own rows of a tensor."""
+class ShardedMatrix(SparseMatrix):
+    """The rows of a sparse matrix that belong to one rank."""
 
-    exchange: HaloExchange | None = None
+    halo: HaloExchange | None = None
 
     def __matmul__(self, dense: Tensor) -> Tensor:
-        """Times (runs, own rows, channels): (runs, own rows, channels)."""
-        assert self.exchange is not None
-        return super().__matmul__(torch.cat([dense, self.exchange.ghosts(dense)], dim=1))
+        """Product with own rows, (runs, rows, channels), and those of the halo nodes: (runs, rows, channels)."""
+        assert self.halo is not None
+        return super().__matmul__(torch.cat([dense, self.halo.halo_rows(dense)], dim=1))
 
 
-class PartAdjacency(Adjacency):
-    """Who is heard by the nodes of one rank; see `Adjacency`."""
+class ShardedAdjacency(Adjacency):
+    """The rows of the adjacency matrix with self-loops that belong to one rank; see `Adjacency`."""
 
-    def __init__(self, part: Part, exchange: HaloExchange, *, device: torch.device, dtype: torch.dtype = torch.float32):
-        self.exchange = exchange
-        self.structure = CSRStructure(part.heard, device=device)
-        self.weights = torch.as_tensor(part.heard.data, device=device, dtype=dtype)
-        self.loops = (self.structure.rows == self.structure.columns).to(dtype)
+    def __init__(
+        self, shard: GraphShard, halo: HaloExchange, *, device: torch.device, dtype: torch.dtype = torch.float32
+    ):
+        self.halo = halo
+        self.structure = CSRStructure(shard.adjacency, device=device)
+        self.weights = torch.as_tensor(shard.adjacency.data, device=device, dtype=dtype)
+        self.self_loops = (self.structure.row == self.structure.col).to(dtype)
 
-    def scaled(self, weights: Sequence[Tensor], scales: Sequence[Tensor]) -> list[SparseMatrix]:
-        """Rows and columns times a number of each node, of which those of ghosts are heard from others, all at once."""
+    def scale_symmetric(self, weights: Sequence[Tensor], scales: Sequence[Tensor]) -> list[SparseMatrix]:
+        """S W S for several sets of edge weights; one exchange fetches the scales of the halo nodes for all of them."""
         stacked = torch.stack([torch.atleast_2d(scale) for scale in scales], dim=-1)  # (runs, rows, matrices)
-        theirs = self.exchange.send(stacked)
+        halo_scales = self.halo.exchange_rows(stacked)
         matrices: list[SparseMatrix] = []
         for number, (values, scale) in enumerate(zip(weights, scales, strict=True)):
-            ghosts = theirs[..., number].view(*scale.shape[:-1], -1)
-            columns = torch.cat([scale, ghosts], dim=-1).index_select(-1, self.structure.columns)
-            values = values * scale.index_select(-1, self.structure.rows) * columns
-            matrices.append(PartMatrix(self.structure, values, exchange=self.exchange))
+            halo_scale = halo_scales[..., number].view(*scale.shape[:-1], -1)
+            col_scale = torch.cat([scale, halo_scale], dim=-1).index_select(-1, self.structure.col)
+            values = values * scale.index_select(-1, self.structure.row) * col_scale
+            matrices.append(ShardedMatrix(self.structure, values, halo=self.halo))
         return matrices

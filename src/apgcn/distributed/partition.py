@@ -1,4 +1,4 @@
-"""Who owns which node? As few edges as possible between the ranks, and as many edges for each."""
+"""Partitions of the nodes among ranks: few edges between ranks, and about equal work for each."""
 
 from __future__ import annotations
 
@@ -7,64 +7,77 @@ from scipy import sparse
 
 from apgcn.errors import InvalidInput, MissingPackage, UnknownName
 
-WAYS = ("auto", "metis", "blocks")
-NODE = 16  # edges are about as much work, and take as much memory, as a node
+METHODS = ("auto", "metis", "blocks")
+EDGES_PER_NODE = 16  # a node takes about as much time and memory as this number of edges
 
 
-def way_of(name: str) -> str:
-    """`metis` or `blocks`; "auto" takes METIS where pymetis is installed."""
-    if name not in WAYS:
-        raise UnknownName("partition", name, WAYS)
-    there = _has_metis()
-    if name == "metis" and not there:
-        raise MissingPackage('--partition metis needs pymetis: pip install "apgcn[metis]", or say --partition blocks')
-    return ("metis" if there else "blocks") if name == "auto" else name
+def resolve_method(name: str) -> str:
+    """`metis` or `blocks`; "auto" is METIS if pymetis is installed."""
+    if name not in METHODS:
+        raise UnknownName("partition", name, METHODS)
+    has_metis = _has_metis()
+    if name == "metis" and not has_metis:
+        raise MissingPackage('--partition metis needs pymetis: pip install "apgcn[metis]", or use --partition blocks')
+    return ("metis" if has_metis else "blocks") if name == "auto" else name
 
 
 def _has_metis() -> bool:
     try:
         import pymetis  # noqa: F401
-    except Exception:  # it is there, but does not work
+    except Exception:  # also if it is installed, but does not work
         return False
     return True
 
 
-def check_owners(owner: np.ndarray, parts: int) -> None:
-    """Whether every part has nodes, in words if not."""
-    if len(np.unique(owner)) < parts:
+def check_partition(partition: np.ndarray, parts: int) -> None:
+    """Raise unless every part has nodes."""
+    if len(np.unique(partition)) < parts:
         raise InvalidInput(
-            f"every rank must have rows, but the {len(owner):,} nodes cannot be divided among {parts}; use fewer ranks."
+            f"every rank must have rows, but the {len(partition):,} nodes cannot be divided among {parts}; use fewer "
+            "ranks."
         )
 
 
-def in_blocks(pointers: np.ndarray, parts: int) -> np.ndarray:
-    """The owner of every node, (nodes,): neighbours in number stay together, in blocks of about as much work."""
-    nodes = len(pointers) - 1
-    work = pointers.astype(np.float64) + NODE * np.arange(nodes + 1)  # before each node
-    cuts = np.searchsorted(work, work[-1] * np.arange(1, parts) / parts)  # each block's first node, but for block 0
-    few = np.arange(1, parts)
-    cuts = np.maximum.accumulate(cuts - few) + few  # nobody is left without a node, wherever a large one lies
-    cuts = np.clip(cuts, few, nodes - parts + few)
+def partition_blocks(indptr: np.ndarray, parts: int) -> np.ndarray:
+    """Blocks of consecutive nodes with about equal work.
+
+    Parameters
+    ----------
+    indptr : array of shape (nodes + 1,)
+        Row pointers of the adjacency matrix.
+    parts : int
+
+    Returns
+    -------
+    array of shape (nodes,)
+        The part of every node.
+    """
+    nodes = len(indptr) - 1
+    work = indptr.astype(np.float64) + EDGES_PER_NODE * np.arange(nodes + 1)  # before each node
+    cuts = np.searchsorted(work, work[-1] * np.arange(1, parts) / parts)  # first node of every block but the first
+    numbers = np.arange(1, parts)
+    cuts = np.maximum.accumulate(cuts - numbers) + numbers  # no block is empty, wherever a hub is
+    cuts = np.clip(cuts, numbers, nodes - parts + numbers)
     return np.searchsorted(cuts, np.arange(nodes), side="right").astype(np.int16)
 
 
-def by_metis(adjacency: sparse.csr_matrix, parts: int) -> np.ndarray:
-    """The owner of every node, (nodes,): METIS cuts few edges, whatever their direction.
+def partition_metis(adjacency: sparse.csr_matrix, parts: int) -> np.ndarray:
+    """The part of every node, (nodes,), by METIS, which cuts few edges; their direction is ignored.
 
-    METIS takes some 130 bytes an entry meanwhile, so nothing is copied that need not be.
+    METIS needs some 130 bytes per edge meanwhile, so matrices are copied only where they must be.
     """
     import pymetis
 
     if parts == 1:
         return np.zeros(adjacency.shape[0], np.int16)
     ones = np.ones(adjacency.nnz, np.int8)
-    both = sparse.csr_matrix((ones, adjacency.indices, adjacency.indptr), shape=adjacency.shape)
-    if (both != both.T).nnz:
-        both = both.maximum(both.T)
-    if both.diagonal().any():
-        both = both.copy()
-        both.setdiag(0)
-        both.eliminate_zeros()
-    edges = pymetis.CSRAdjacency(adj_starts=both.indptr, adjacent=both.indices)
-    found = pymetis.part_graph(parts, edges, vweights=NODE + np.diff(both.indptr))
-    return np.asarray(found[1], dtype=np.int16)
+    undirected = sparse.csr_matrix((ones, adjacency.indices, adjacency.indptr), shape=adjacency.shape)
+    if (undirected != undirected.T).nnz:
+        undirected = undirected.maximum(undirected.T)
+    if undirected.diagonal().any():
+        undirected = undirected.copy()
+        undirected.setdiag(0)
+        undirected.eliminate_zeros()
+    edges = pymetis.CSRAdjacency(adj_starts=undirected.indptr, adjacent=undirected.indices)
+    result = pymetis.part_graph(parts, edges, vweights=EDGES_PER_NODE + np.diff(undirected.indptr))
+    return np.asarray(result[1], dtype=np.int16)

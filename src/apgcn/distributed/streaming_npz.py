@@ -1,6 +1,6 @@
-"""How does a rank read its rows of an archive that is larger than its memory? Piece by piece, keeping what is its own.
+"""Shards of an .npz archive that may be larger than the memory of a rank: it is read in chunks.
 
-Archives are those of `io.npz.write_npz`. Labels and row pointers are read whole: a few bytes for every node.
+Archives are those of `apgcn.data.npz.write_npz`. Labels and row pointers are read completely: a few bytes per node.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any, BinaryIO
 import numpy as np
 from scipy import sparse
 
-from apgcn.distributed.graph_shard import Part, Rows, heard_by
-from apgcn.distributed.partition import by_metis, in_blocks
+from apgcn.distributed.graph_shard import EdgeChunks, GraphShard, shard_adjacency
+from apgcn.distributed.partition import partition_blocks, partition_metis
 from apgcn.errors import ApgcnError, BrokenFile, InvalidInput, MissingFile
-from apgcn.inference.bundle import GRAPH, describe, fingerprint_of
+from apgcn.inference.bundle import GRAPH_FILE, fingerprint_arrays, write_model
 from apgcn.inference.trained_model import TrainedModel
-from apgcn.io.build_graph import TableSchema
+from apgcn.io.schema import TableSchema
 
 ARRAYS = {"adj_indices", "adj_data", "attr_dense", "attr_indptr", "attr_indices", "attr_data", "node_names"}
-PIECE = 2**22  # entries that are looked at together
+CHUNK_SIZE = 2**22  # entries of an array that are read at once
 
 
-class Archive:
-    """A graph in a file, of which nobody holds more than a part.
+class NpzSource:
+    """A graph in an .npz archive, of which every rank reads its shard.
 
-    Unless it is directed, every edge must be there in both directions.
+    Unless it is directed, the archive must have every edge in both directions.
 
     Attributes
     ----------
@@ -37,37 +37,39 @@ class Archive:
     labels : array of shape (nodes,)
     class_names : tuple of str
     digest : str
-        The same for two files with the same members.
+        Equal for two files with the same arrays.
     """
 
     def __init__(self, path: Path, *, directed: bool = False):
         self.path, self.directed = Path(path), directed
-        with self._broken(), self._open() as archive:
-            members = {one.filename.removesuffix(".npy"): one for one in archive.infolist()}
-            self.digest = "".join(f"{name} {one.CRC:08x} {one.file_size}\n" for name, one in sorted(members.items()))
-            self._members = set(members)
-            shapes = {name: _Member(archive, name).shape for name in members if name in ARRAYS}
-            self.labels = self._whole(archive, "labels")
-            self._pointers = self._whole(archive, "adj_indptr")
-            _check_pointers(self._pointers)
-            names = self._whole(archive, "class_names")
-            if names.ndim != 1 or names.dtype.kind != "U":
-                raise ValueError("class_names must be texts")
-            if "node_names" in members and _Member(archive, "node_names").kind != "U":
-                raise ValueError("node_names must be texts")
-            self._rows, self.features = map(int, self._shape(archive))
-        self.nodes, self.edges = len(self._pointers) - 1, int(self._pointers[-1])
+        with self._reading(), self._open() as archive:
+            members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+            self.digest = "".join(
+                f"{name} {member.CRC:08x} {member.file_size}\n" for name, member in sorted(members.items())
+            )
+            self._arrays = set(members)
+            shapes = {name: _ArrayReader(archive, name).shape for name in members if name in ARRAYS}
+            self.labels = self._read(archive, "labels")
+            self._indptr = self._read(archive, "adj_indptr")
+            _check_indptr(self._indptr)
+            class_names = self._read(archive, "class_names")
+            if class_names.ndim != 1 or class_names.dtype.kind != "U":
+                raise ValueError("class_names must be strings")
+            if "node_names" in members and _ArrayReader(archive, "node_names").kind != "U":
+                raise ValueError("node_names must be strings")
+            self._rows, self.features = map(int, self._features_shape(archive))
+        self.nodes, self.edges = len(self._indptr) - 1, int(self._indptr[-1])
         self.notes: list[str] = []
-        self.class_names = tuple(map(str, names))
-        with self._broken():
-            self._look(shapes)
+        self.class_names = tuple(map(str, class_names))
+        with self._reading():
+            self._check_shapes(shapes)
 
-    def _look(self, shapes: dict[str, tuple[int, ...]]) -> None:
-        """Whether arrays fit together, as far as can be seen without reading them."""
-        entries = (int(self._pointers[-1]),)
+    def _check_shapes(self, shapes: dict[str, tuple[int, ...]]) -> None:
+        """Raise unless the arrays fit together, as far as their headers show it."""
+        nnz = (int(self._indptr[-1]),)
         for name, expected in (
-            ("adj_indices", entries),
-            ("adj_data", entries),
+            ("adj_indices", nnz),
+            ("adj_data", nnz),
             ("attr_dense", (self.nodes, self.features)),
             ("attr_indptr", (self.nodes + 1,)),
             ("attr_data", shapes.get("attr_indices")),
@@ -75,7 +77,7 @@ class Archive:
         ):
             if name in shapes and shapes[name] != expected:
                 raise ValueError(f"{name} must have shape {expected}, got {shapes[name]}")
-        if "attr_shape" in self._members and self._rows != self.nodes:
+        if "attr_shape" in self._arrays and self._rows != self.nodes:
             raise ValueError(f"there must be features of {self.nodes} nodes, got {self._rows}")
         if self.labels.dtype != np.int64 or self.labels.shape != (self.nodes,) or not self.nodes:
             raise ValueError(f"labels must be an int64 for each of {self.nodes} nodes")
@@ -84,124 +86,113 @@ class Archive:
         if self.features < 1:
             raise ValueError("nodes must have features")
 
-    def owners(self, parts: int, way: str) -> np.ndarray:
-        """The owner of every node, (nodes,)."""
-        if way == "blocks":
-            return in_blocks(self._pointers, parts)
-        with self._broken(), self._open() as archive:
-            columns = self._whole(archive, "adj_indices")
-            if columns.size and not 0 <= columns.min() <= columns.max() < self.nodes:
-                raise ValueError(f"places must be from 0 to {self.nodes - 1}")
-            ones = np.ones(len(columns), np.int8)
-            matrix = sparse.csr_matrix((ones, columns, self._pointers), shape=(self.nodes, self.nodes))
-        return by_metis(matrix, parts)
+    def partition(self, parts: int, method: str) -> np.ndarray:
+        """The part of every node, (nodes,)."""
+        if method == "blocks":
+            return partition_blocks(self._indptr, parts)
+        with self._reading(), self._open() as archive:
+            indices = self._read(archive, "adj_indices")
+            if indices.size and not 0 <= indices.min() <= indices.max() < self.nodes:
+                raise ValueError(f"indices must be from 0 to {self.nodes - 1}")
+            ones = np.ones(len(indices), np.int8)
+            matrix = sparse.csr_matrix((ones, indices, self._indptr), shape=(self.nodes, self.nodes))
+        return partition_metis(matrix, parts)
 
-    def part(self, owner: np.ndarray, rank: int) -> Part:
-        """What a rank holds."""
-        own = np.flatnonzero(owner == rank)
-        with self._broken(), self._open() as archive:
-            heard, ghosts = heard_by(self._edges(archive), owner, rank)
-            features = self._features(archive, owner == rank)
-        return Part(own, ghosts, heard, features, self.labels[own])
+    def shard(self, partition: np.ndarray, rank: int) -> GraphShard:
+        """The rows of a rank."""
+        nodes = np.flatnonzero(partition == rank)
+        with self._reading(), self._open() as archive:
+            adjacency, halo_nodes = shard_adjacency(self._edges(archive), partition, rank)
+            features = self._features(archive, partition == rank)
+        return GraphShard(nodes, halo_nodes, adjacency, features, self.labels[nodes])
 
-    def _edges(self, archive: zipfile.ZipFile) -> Rows:
-        members = _Member(archive, "adj_indices"), _Member(archive, "adj_data")
-        there = back = 0
-        for first, last in _pieces(self._pointers):
-            count = int(self._pointers[last] - self._pointers[first])
-            columns, values = (member.read(count) for member in members)
-            self._check(columns, values, self._pointers[first : last + 1], width=self.nodes)
-            if (values < 0).any():
+    def _edges(self, archive: zipfile.ZipFile) -> EdgeChunks:
+        """All edges in chunks; raises at the end if an undirected graph lacks edges of one direction."""
+        readers = _ArrayReader(archive, "adj_indices"), _ArrayReader(archive, "adj_data")
+        forward = backward = 0
+        for first, last in _row_chunks(self._indptr):
+            indptr = self._indptr[first : last + 1]
+            targets, weights = (reader.read(int(indptr[-1] - indptr[0])) for reader in readers)
+            _check_rows(targets, weights, indptr, width=self.nodes)
+            if (weights < 0).any():
                 raise ValueError("edge weights must be > 0")
-            rows = np.repeat(np.arange(first, last), np.diff(self._pointers[first : last + 1]))
-            there += _trace(rows, columns, values)
-            back += _trace(columns, rows, values)
-            yield rows, columns, values
-        if (there - back) % 2**64 and not self.directed:
+            sources = np.repeat(np.arange(first, last), np.diff(indptr))
+            forward += _hash_edges(sources, targets, weights)
+            backward += _hash_edges(targets, sources, weights)
+            yield sources, targets, weights
+        if (forward - backward) % 2**64 and not self.directed:
             raise InvalidInput(
-                f"{self.path} must hold every edge in both directions with one weight, but does not; say --directed, "
-                "or write it again after apgcn.data.transforms.undirected."
+                f"{self.path} must hold every edge in both directions with the same weight, but does not; pass "
+                "--directed, or write it again after apgcn.data.transforms.undirected."
             )
 
-    def _features(self, archive: zipfile.ZipFile, ours: np.ndarray) -> sparse.csr_matrix | np.ndarray:
-        if "attr_dense" in self._members:
-            member = _Member(archive, "attr_dense")
-            rows = max(1, PIECE // self.features)
-            pieces = [
-                member.read(self.features * len(ours[first : first + rows])).reshape(-1, self.features)[
-                    ours[first : first + rows]
-                ]
-                for first in range(0, self.nodes, rows)
-            ]
-            dense = np.concatenate(pieces)
+    def _features(self, archive: zipfile.ZipFile, is_local: np.ndarray) -> sparse.csr_matrix | np.ndarray:
+        """The feature rows of a rank; `is_local` (nodes,) marks its nodes."""
+        if "attr_dense" in self._arrays:
+            reader = _ArrayReader(archive, "attr_dense")
+            rows = max(1, CHUNK_SIZE // self.features)
+            dense_chunks = []
+            for first in range(0, self.nodes, rows):
+                mask = is_local[first : first + rows]
+                dense_chunks.append(reader.read(self.features * len(mask)).reshape(-1, self.features)[mask])
+            dense = np.concatenate(dense_chunks)
             if dense.dtype != np.float32 or not np.isfinite(dense).all():
                 raise ValueError("features must be finite float32")
             return dense
-        pointers = self._whole(archive, "attr_indptr")
-        _check_pointers(pointers)
-        members = _Member(archive, "attr_indices"), _Member(archive, "attr_data")
-        kept: list[sparse.csr_matrix] = []
-        for first, last in _pieces(pointers):
-            count = int(pointers[last] - pointers[first])
-            columns, values = (member.read(count) for member in members)
-            self._check(columns, values, pointers[first : last + 1], width=self.features)
-            start = pointers[first : last + 1] - pointers[first]
-            piece = sparse.csr_matrix((values, columns, start), shape=(last - first, self.features))
-            kept.append(piece[ours[first:last]])
-        return sparse.csr_matrix(sparse.vstack(kept, format="csr"), dtype=np.float32)
+        indptr = self._read(archive, "attr_indptr")
+        _check_indptr(indptr)
+        readers = _ArrayReader(archive, "attr_indices"), _ArrayReader(archive, "attr_data")
+        chunks: list[sparse.csr_matrix] = []
+        for first, last in _row_chunks(indptr):
+            chunk_indptr = indptr[first : last + 1]
+            indices, values = (reader.read(int(chunk_indptr[-1] - chunk_indptr[0])) for reader in readers)
+            _check_rows(indices, values, chunk_indptr, width=self.features)
+            chunk = sparse.csr_matrix(
+                (values, indices, chunk_indptr - chunk_indptr[0]), shape=(last - first, self.features)
+            )
+            chunks.append(chunk[is_local[first:last]])
+        return sparse.csr_matrix(sparse.vstack(chunks, format="csr"), dtype=np.float32)
 
     def fingerprint(self) -> str:
-        """As `own.saved.fingerprint` of the graph that the file holds."""
-        dense = "attr_dense" in self._members
-        parts = ["attr_dense"] if dense else ["attr_data", "attr_indices", "attr_indptr"]
-        with self._broken(), self._open() as archive:
+        """The fingerprint of the graph in the archive, equal to `apgcn.inference.bundle.fingerprint` of it."""
+        is_dense = "attr_dense" in self._arrays
+        feature_arrays = ["attr_dense"] if is_dense else ["attr_data", "attr_indices", "attr_indptr"]
+        with self._reading(), self._open() as archive:
             arrays = (
-                piece
-                for name in ("adj_data", "adj_indices", "adj_indptr", *parts, "labels")
-                for piece in _Member(archive, name).pieces()
+                chunk
+                for name in ("adj_data", "adj_indices", "adj_indptr", *feature_arrays, "labels")
+                for chunk in _ArrayReader(archive, name).chunks()
             )
-            names = self.names(np.arange(self.nodes)) if "node_names" in self._members else None
-            return fingerprint_of(arrays, self.class_names, names, (self.nodes, self.features))
+            node_names = self.node_ids(np.arange(self.nodes)) if "node_names" in self._arrays else None
+            return fingerprint_arrays(arrays, self.class_names, node_names, (self.nodes, self.features))
 
-    def names(self, nodes: np.ndarray) -> list[str]:
-        """What some nodes, in order, are called."""
-        if "node_names" not in self._members:
+    def node_ids(self, nodes: np.ndarray) -> list[str]:
+        """The ids of nodes, given by ascending indices."""
+        if "node_names" not in self._arrays:
             return [str(node) for node in nodes]
-        with self._broken(), self._open() as archive:
-            found, first = [], 0
-            for piece in _Member(archive, "node_names").pieces():
-                here = nodes[(nodes >= first) & (nodes < first + len(piece))] - first
-                found += [str(name) for name in piece[here]]
-                first += len(piece)
-            return found
+        with self._reading(), self._open() as archive:
+            node_ids, first = [], 0
+            for chunk in _ArrayReader(archive, "node_names").chunks():
+                positions = nodes[(nodes >= first) & (nodes < first + len(chunk))] - first
+                node_ids += [str(name) for name in chunk[positions]]
+                first += len(chunk)
+            return node_ids
 
-    def save(self, folder: Path, fitted: TrainedModel, *, name: str) -> None:
-        """Write a model of this graph as `apgcn train --out` does, with a copy of the archive."""
-        shutil.copyfile(self.path, folder / GRAPH)
-        describe(folder, fitted, name=name, graph=self.fingerprint(), schema=TableSchema(directed=self.directed))
+    def save(self, folder: Path, model: TrainedModel, *, name: str) -> None:
+        """Write a model of this graph as `apgcn fit --out` does, with a copy of the archive."""
+        shutil.copyfile(self.path, folder / GRAPH_FILE)
+        schema = TableSchema(directed=self.directed)
+        write_model(folder, model, graph_name=name, graph_fingerprint=self.fingerprint(), schema=schema)
 
-    def _check(self, columns: np.ndarray, values: np.ndarray, pointers: np.ndarray, *, width: int) -> None:
-        """Whether rows are as `write_npz` writes them: in order, nothing twice, no zero."""
-        if values.dtype != np.float32 or columns.dtype != np.int32 or pointers.dtype != np.int32:
-            raise ValueError("matrices must hold float32, their places int32")
-        if not len(columns):
-            return
-        if not 0 <= columns.min() <= columns.max() < width:
-            raise ValueError(f"places must be from 0 to {width - 1}")
-        rising = np.diff(columns) > 0
-        starts = pointers[1:-1] - pointers[0]
-        rising[starts[(starts > 0) & (starts < len(columns))] - 1] = True
-        if not rising.all() or not np.isfinite(values).all() or (values == 0).any():
-            raise ValueError("rows must be in order, without zeros, and finite")
+    def _features_shape(self, archive: zipfile.ZipFile) -> Any:
+        if "attr_dense" in self._arrays:
+            return _ArrayReader(archive, "attr_dense").shape
+        return self._read(archive, "attr_shape")
 
-    def _shape(self, archive: zipfile.ZipFile) -> Any:
-        if "attr_dense" in self._members:
-            return _Member(archive, "attr_dense").shape
-        return self._whole(archive, "attr_shape")
-
-    def _whole(self, archive: zipfile.ZipFile, name: str) -> np.ndarray:
-        member = _Member(archive, name)
-        return member.read(int(np.prod(member.shape))).reshape(member.shape)
+    def _read(self, archive: zipfile.ZipFile, name: str) -> np.ndarray:
+        """A complete array."""
+        reader = _ArrayReader(archive, name)
+        return reader.read(int(np.prod(reader.shape))).reshape(reader.shape)
 
     @contextmanager
     def _open(self) -> Iterator[zipfile.ZipFile]:
@@ -213,7 +204,8 @@ class Archive:
             yield archive
 
     @contextmanager
-    def _broken(self) -> Iterator[None]:
+    def _reading(self) -> Iterator[None]:
+        """Turn any failure to read the archive into `BrokenFile`."""
         try:
             yield
         except (ApgcnError, OSError, MemoryError):
@@ -224,28 +216,28 @@ class Archive:
             ) from error
 
 
-class _Member:
-    """An array of an archive, read from the front; nothing is unpickled."""
+class _ArrayReader:
+    """Reads an array of an archive from front to back; nothing is unpickled."""
 
     def __init__(self, archive: zipfile.ZipFile, name: str):
         self._file = archive.open(f"{name}.npy")
         version = np.lib.format.read_magic(self._file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        self.shape, by_columns, self._dtype = read(self._file)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        self.shape, fortran_order, self._dtype = read_header(self._file)
         self.kind = self._dtype.kind
-        if self._dtype.hasobject or (by_columns and len(self.shape) > 1) or min(self.shape, default=0) < 0:
-            raise ValueError(f"{name} must hold plain numbers, row by row")
+        if self._dtype.hasobject or (fortran_order and len(self.shape) > 1) or min(self.shape, default=0) < 0:
+            raise ValueError(f"{name} must be an array of numbers or strings in C order")
 
-    def pieces(self) -> Iterator[np.ndarray]:
-        """All values, in pieces."""
+    def chunks(self) -> Iterator[np.ndarray]:
+        """All values in chunks."""
         left = int(np.prod(self.shape))
         while left:
-            piece = self.read(min(left, PIECE))
-            left -= len(piece)
-            yield piece
+            chunk = self.read(min(left, CHUNK_SIZE))
+            left -= len(chunk)
+            yield chunk
 
     def read(self, count: int) -> np.ndarray:
-        """The next values."""
+        """The next `count` values."""
         size = count * self._dtype.itemsize
         content = self._file.read(size)
         if len(content) < size:
@@ -253,25 +245,40 @@ class _Member:
         return np.frombuffer(content, self._dtype)
 
 
-def _check_pointers(pointers: np.ndarray) -> None:
-    if pointers.ndim != 1 or pointers[0] != 0 or (np.diff(pointers) < 0).any():
+def _check_indptr(indptr: np.ndarray) -> None:
+    if indptr.ndim != 1 or indptr[0] != 0 or (np.diff(indptr) < 0).any():
         raise ValueError("row pointers must rise from 0")
 
 
-def _trace(first: np.ndarray, second: np.ndarray, values: np.ndarray) -> int:
-    """A sum over edges from first to second that, turned round, is another one, but for a chance of 2^-64."""
+def _check_rows(indices: np.ndarray, values: np.ndarray, indptr: np.ndarray, *, width: int) -> None:
+    """Raise unless CSR rows are as `write_npz` writes them: sorted, without duplicates and without zeros."""
+    if values.dtype != np.float32 or indices.dtype != np.int32 or indptr.dtype != np.int32:
+        raise ValueError("matrices must hold float32, their indices int32")
+    if not len(indices):
+        return
+    if not 0 <= indices.min() <= indices.max() < width:
+        raise ValueError(f"indices must be from 0 to {width - 1}")
+    ascending = np.diff(indices) > 0
+    starts = indptr[1:-1] - indptr[0]
+    ascending[starts[(starts > 0) & (starts < len(indices))] - 1] = True  # a new row may begin with a smaller index
+    if not ascending.all() or not np.isfinite(values).all() or (values == 0).any():
+        raise ValueError("rows must be sorted, without zeros, and finite")
+
+
+def _hash_edges(sources: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> int:
+    """A sum of hashes over edges; that of the reversed edges differs, but for a probability of 2^-64."""
     with np.errstate(over="ignore"):
-        words = first.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + second.astype(np.uint64)
-        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        words ^= words >> np.uint64(27)
-        return int((words * (values.view(np.uint32).astype(np.uint64) | np.uint64(1))).sum(dtype=np.uint64))
+        bits = sources.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + targets.astype(np.uint64)
+        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        bits ^= bits >> np.uint64(27)
+        return int((bits * (weights.view(np.uint32).astype(np.uint64) | np.uint64(1))).sum(dtype=np.uint64))
 
 
-def _pieces(pointers: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Rows from first to last, in pieces of about as many entries."""
-    rows, first = len(pointers) - 1, 0
+def _row_chunks(indptr: np.ndarray) -> Iterator[tuple[int, int]]:
+    """First and last row of chunks with about `CHUNK_SIZE` entries each."""
+    rows, first = len(indptr) - 1, 0
     while first < rows:
-        last = int(np.searchsorted(pointers, pointers[first] + PIECE, side="right")) - 1
+        last = int(np.searchsorted(indptr, indptr[first] + CHUNK_SIZE, side="right")) - 1
         last = min(max(last, first + 1), rows)
         yield first, last
         first = last

@@ -1,4 +1,9 @@
-"""How do ranks train one model? Each takes its part, all take the same steps, and rank 0 keeps a checkpoint."""
+"""Training of one model on a sharded graph: every rank holds some rows, and rank 0 writes checkpoints.
+
+`ShardedTrainer` is a `BatchedTrainer` whose losses, metrics and gradients are sums over all ranks. Every rank has all
+weights and takes the same optimiser steps, so early stopping, patience and the best weights are the same on each.
+Dropout masks are drawn by every rank from a random stream of its own.
+"""
 
 from __future__ import annotations
 
@@ -7,54 +12,183 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from apgcn import __version__
-from apgcn._utils.formatting import counted
-from apgcn._utils.validation import as_plain
-from apgcn.data.splits import SETS
-from apgcn.distributed.checkpoint import Kept, difference, go_on
+from apgcn._utils.formatting import pluralize
+from apgcn._utils.validation import config_to_python
+from apgcn.data.splits import SET_NAMES
+from apgcn.distributed.checkpoint import CheckpointWriter, describe_difference, resume
 from apgcn.distributed.communication import Communicator, Traffic
-from apgcn.distributed.graph_source import Source
-from apgcn.distributed.partition import check_owners, way_of
-from apgcn.distributed.trainer import PartPack
+from apgcn.distributed.graph_shard import GraphShard, GraphSource
+from apgcn.distributed.halo import HaloExchange, ShardedAdjacency
+from apgcn.distributed.partition import check_partition, resolve_method
 from apgcn.errors import InvalidInput
 from apgcn.models.base import ModelConfig
 from apgcn.nn.propagation import PropagationOutput
-from apgcn.ops.devices import one_thread, return_free_memory
+from apgcn.ops.device_graph import DeviceGraph, features_to_device
+from apgcn.ops.devices import return_free_memory, single_thread
 from apgcn.ops.dispatch import kernels_for_device
+from apgcn.ops.rng import RandomStream, derive_seed
 from apgcn.training.config import TrainingConfig
-from apgcn.training.runs import Run
-from apgcn.training.trainer import TIDY_EVERY, Progress
+from apgcn.training.loss import NodeSet, l2_regularization
+from apgcn.training.runs import Evaluation, Run
+from apgcn.training.trainer import TRIM_INTERVAL, BatchedTrainer, Progress
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
-    """A pack that all ranks have trained, seen from one of them.
+class ShardedNodeSet(NodeSet):
+    """The nodes of a set that are on this rank; its means are this rank's terms of the means over the whole set.
 
     Attributes
     ----------
-    pack : PartPack
-    said : Propagated
-        What the best weights of every run say of the rows that are here.
-    epochs, seconds, traffic
-        How many epochs were trained here and now, how long they took, and what this rank said meanwhile.
+    total : int
+        Number of nodes of the set on all ranks.
     """
 
-    pack: PartPack
-    said: PropagationOutput
+    total: int = 0
+
+    @property
+    def fraction(self) -> float:
+        """The fraction of the set's nodes that are on this rank."""
+        return self.index.shape[1] / self.total
+
+    def select(self, runs: Tensor) -> ShardedNodeSet:
+        """The sets of some runs, given by their positions in the run batch."""
+        return replace(self, index=self.index[runs], labels=self.labels[runs])
+
+    def cross_entropy(self, logits: Tensor) -> Tensor:
+        """This rank's term of the mean over all nodes of the set, one value per run."""
+        return self.fraction * super().cross_entropy(logits) if self.fraction else _zeros(logits)
+
+    def num_correct(self, logits: Tensor) -> Tensor:
+        """Number of correct predictions on this rank, one value per run; sums of integers do not round."""
+        return (self._gather(logits).argmax(-1) == self.labels).double().sum(1)
+
+
+class ShardedTrainer(BatchedTrainer):
+    """Trainer of a run batch with the rows of one rank.
+
+    Parameters
+    ----------
+    comm : Communicator
+    shard : GraphShard
+    partition : array of shape (nodes,)
+        The rank of every node.
+    num_classes : int
+    runs : sequence of Run
+        All with the same split.
+    model : ModelConfig
+    training : TrainingConfig
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        shard: GraphShard,
+        partition: np.ndarray,
+        num_classes: int,
+        runs: Sequence[Run],
+        model: ModelConfig,
+        training: TrainingConfig,
+    ):
+        self.comm, self.shard, self.total_nodes = comm, shard, len(partition)
+        adjacency = ShardedAdjacency(shard, HaloExchange.create(shard, partition, comm), device=comm.device)
+        labels = torch.as_tensor(shard.labels.copy(), device=comm.device)
+        graph = DeviceGraph(features_to_device(shard.features, device=comm.device), adjacency, labels, num_classes)
+        super().__init__(graph, runs, model, training)
+        if comm.size > 1:
+            seeds = [derive_seed(run.rng_seed, comm.rank, comm.size) for run in runs]
+            self.rng = RandomStream(seeds, device=comm.device)
+
+    def _node_sets(self) -> tuple[NodeSet, NodeSet]:
+        split = self.runs[0].split
+        return self._local_set(split.train), self._local_set(split.stopping)
+
+    def _local_set(self, nodes: np.ndarray) -> ShardedNodeSet:
+        labels = self.graph.labels
+        rows = torch.as_tensor(self.shard.local_rows(nodes), device=labels.device).expand(len(self.runs), -1)
+        return ShardedNodeSet(rows, labels[rows], len(nodes))
+
+    def loss(self, output: PropagationOutput) -> Tensor:
+        """This rank's term of the loss, one value per run; the sum over all ranks is the loss."""
+        entropy = self.train_nodes.cross_entropy(output.output)
+        regularization = l2_regularization(self.model, l2=self.config.l2) / self.comm.size
+        fraction = self.train_nodes.fraction  # type: ignore[attr-defined]
+        if fraction:
+            penalty = fraction * self.model.penalty_loss(output, self.train_nodes.index)
+        else:
+            penalty = _zeros(output.cost[..., None])
+        return entropy + regularization + penalty
+
+    def _reduce_gradients(self) -> None:
+        self.comm.all_reduce_([weight.grad for weight in self.model.parameters() if weight.grad is not None])
+
+    def evaluate(self) -> Evaluation:
+        """Metrics over the nodes of all ranks."""
+        with torch.no_grad():
+            output = self.model(self.graph)
+            local = Evaluation(
+                training_loss=self.loss(output),
+                stopping_loss=self.stopping_nodes.cross_entropy(output.output),
+                stopping_accuracy=self.stopping_nodes.num_correct(output.output),  # type: ignore[attr-defined]
+                steps_mean=output.steps.double().sum(1),
+            )
+            total = Evaluation(*self.comm.all_reduce(*local))
+            return total._replace(
+                stopping_accuracy=total.stopping_accuracy / self.stopping_nodes.total,  # type: ignore[attr-defined]
+                steps_mean=total.steps_mean / self.total_nodes,
+            )
+
+    def monitored_loss(self, evaluation: Evaluation) -> Tensor:
+        """The loss of rank 0, on all ranks: early stopping must decide the same everywhere, to the last bit."""
+        loss = super().monitored_loss(evaluation)
+        return self.comm.broadcast(loss, shape=tuple(loss.shape), dtype=loss.dtype).to(loss.device)
+
+    @property
+    def _warmed_up(self) -> bool:
+        """Never: collective operations cannot be captured in a CUDA graph."""
+        return False
+
+
+def _zeros(values: Tensor) -> Tensor:
+    """Zeros, one value per run, that depend on all values: the backward pass must run on every rank."""
+    return 0 * values.sum((1, 2))
+
+
+@dataclass(frozen=True, eq=False)
+class ShardedResult:
+    """A run batch that all ranks have trained, as one of them holds it.
+
+    Attributes
+    ----------
+    trainer : ShardedTrainer
+    output : PropagationOutput
+        Outputs of the best weights of every run, for the rows of this rank.
+    epochs : int
+        Number of epochs of this process, without those before a checkpoint.
+    seconds : float
+        Time of these epochs.
+    traffic : Traffic
+        What this rank has sent in these epochs.
+    """
+
+    trainer: ShardedTrainer
+    output: PropagationOutput
     epochs: int
     seconds: float
     traffic: Traffic
 
 
-def train_together(
-    world: Communicator,
-    source: Source,
+def train_sharded(
+    comm: Communicator,
+    source: GraphSource,
     runs: Sequence[Run],
     model: ModelConfig,
     training: TrainingConfig,
@@ -62,104 +196,114 @@ def train_together(
     partition: str = "auto",
     checkpoint: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
-    tell: Callable[[str], None] = lambda note: None,
-) -> Trained:
-    """Train runs of one split as one pack, whose rows lie on the ranks.
+    notify: Callable[[str], None] = lambda note: None,
+) -> ShardedResult:
+    """Train runs of one split as one run batch, whose rows are distributed over the ranks.
 
     Parameters
     ----------
-    partition : str
-        "metis", "blocks", or "auto".
+    partition : "metis", "blocks" or "auto"
     checkpoint : path, optional
-        Of rank 0: from there it goes on if the file is there, and there it is kept from time to time.
-    tell : function, optional
-        Is told what a user should know about the parts, before the first epoch.
+        A file of rank 0: training resumes from it if it exists, and it is rewritten every few seconds.
+    notify : function, optional
+        Called with sentences about the shards before the first epoch.
 
     Raises
     ------
     InvalidInput
-        If the ranks see different graphs or settings, or the model cannot be trained in parts.
+        If the ranks have different graphs or configurations, or the model cannot be trained on shards.
     RankDied
         If a rank ends before the training does.
     """
-    model, training = as_plain(model), as_plain(training)
+    model, training = config_to_python(model), config_to_python(training)
     if not model.row_shardable:
-        raise InvalidInput(f"--distributed must have a model that listens in steps, but {model.title} needs all rows.")
-    check_same(world, source)
-    ways = world.all_gather(world.together(lambda: way_of(partition)))
-    way = "metis" if set(ways) == {"metis"} else "blocks"
-    facts = _facts(world, source, runs, model, training, way=way)
-    for rank, theirs in enumerate(world.all_gather(facts)):
-        if theirs != facts:
-            raise InvalidInput(f"all ranks must train the same, but of rank {rank} {difference(facts, theirs)}.")
-    owner = world.array_from_first(
-        world.together(lambda: source.owners(world.size, way) if world.rank == 0 else None),
+        raise InvalidInput(
+            f"--distributed needs a model that computes each row from in-neighbours, but {model.title} needs all rows."
+        )
+    check_same_graph(comm, source)
+    methods = comm.all_gather(comm.run_collectively(lambda: resolve_method(partition)))
+    method = "metis" if set(methods) == {"metis"} else "blocks"
+    task = _describe_task(comm, source, runs, model, training, method=method)
+    for rank, task_of_rank in enumerate(comm.all_gather(task)):
+        if task_of_rank != task:
+            raise InvalidInput(
+                f"all ranks must train the same, but on rank {rank} {describe_difference(task, task_of_rank)}."
+            )
+    node_ranks = comm.broadcast_array(
+        comm.run_collectively(lambda: source.partition(comm.size, method) if comm.rank == 0 else None),
         length=source.nodes,
         dtype=np.int16,
     )
-    check_owners(owner, world.size)
-    part = world.together(lambda: source.part(owner, world.rank))
-    with one_thread():
-        pack = PartPack(world, part, owner, len(source.class_names), runs, model, training)
-        for note in _notes(world, pack, partition, way):
-            tell(note)
-        go_on(world, pack, checkpoint, facts)
-        if pack.epochs:
-            tell(f"it goes on after {counted(pack.epochs, 'epoch')}, with what {checkpoint} has kept")
-        kept = Kept(checkpoint if world.rank == 0 else None)
-        begun, before, started = pack.epochs, copy(world.traffic), time.perf_counter()
-        while pack.going:
-            pack.epoch()
-            if pack.epochs % TIDY_EVERY == 0 and world.device.type == "cpu":
+    check_partition(node_ranks, comm.size)
+    shard = comm.run_collectively(lambda: source.shard(node_ranks, comm.rank))
+    with single_thread():
+        trainer = ShardedTrainer(comm, shard, node_ranks, len(source.class_names), runs, model, training)
+        for note in _shard_notes(comm, trainer, partition, method):
+            notify(note)
+        resume(comm, trainer, checkpoint, task)
+        if trainer.epochs:
+            notify(f"training resumes after {pluralize(trainer.epochs, 'epoch')} from {checkpoint}")
+        writer = CheckpointWriter(checkpoint if comm.rank == 0 else None)
+        first_epoch, traffic_before, started = trainer.epochs, copy(comm.traffic), time.perf_counter()
+        while trainer.has_active_runs:
+            trainer.train_epoch()
+            if trainer.epochs % TRIM_INTERVAL == 0 and comm.device.type == "cpu":
                 return_free_memory()
-            kept.keep(pack, facts)
+            writer.write_if_due(trainer, task)
             if progress:
-                progress(pack.progress())
-        seconds, traffic = time.perf_counter() - started, world.traffic.since(before)
-        said = pack.answers()
-    return Trained(pack, said, pack.epochs - begun, seconds, traffic)
+                progress(trainer.progress())
+        seconds, traffic = time.perf_counter() - started, comm.traffic.since(traffic_before)
+        output = trainer.best_outputs()
+    return ShardedResult(trainer, output, trainer.epochs - first_epoch, seconds, traffic)
 
 
-def check_same(world: Communicator, source: Source) -> None:
-    """Whether all ranks see the same graph, in words if not."""
-    digests = world.all_gather([source.digest, source.nodes])
+def check_same_graph(comm: Communicator, source: GraphSource) -> None:
+    """Raise unless all ranks have the same graph."""
+    digests = comm.all_gather([source.digest, source.nodes])
     for rank, (digest, nodes) in enumerate(digests):
         if digest != digests[0][0]:
             raise InvalidInput(
-                f"all ranks must see the same graph, but that of rank {rank} ({nodes:,} nodes) differs from that of "
+                f"all ranks must have the same graph, but that of rank {rank} ({nodes:,} nodes) differs from that of "
                 f"rank 0 ({digests[0][1]:,} nodes); copy the file again, or use a folder that all of them share."
             )
 
 
-def _facts(
-    world: Communicator, source: Source, runs: Sequence[Run], model: ModelConfig, training: TrainingConfig, *, way: str
+def _describe_task(
+    comm: Communicator,
+    source: GraphSource,
+    runs: Sequence[Run],
+    model: ModelConfig,
+    training: TrainingConfig,
+    *,
+    method: str,
 ) -> dict[str, Any]:
-    """Which training it is, as plain JSON values, and how it is divided."""
+    """What is trained and how it is distributed, as JSON values: equal on all ranks, and in a checkpoint."""
     split = runs[0].split
-    sets = b"/".join(getattr(split, name).tobytes() for name in SETS)
-    facts = {
+    sets = b"/".join(getattr(split, name).tobytes() for name in SET_NAMES)
+    task = {
         "version": __version__,
         "graph": source.digest,
         "model": [model.name, vars(model)],
         "training": vars(training),
         "seed": [str(run.rng_seed) for run in runs],
         "split": hashlib.sha256(sets).hexdigest(),
-        "partition": way,
-        "number of ranks": world.size,
-        "presence of numba": kernels_for_device(world.device) is not None,
+        "partition": method,
+        "number of ranks": comm.size,
+        "presence of numba": kernels_for_device(comm.device) is not None,
     }
-    return json.loads(json.dumps(facts))
+    return json.loads(json.dumps(task))
 
 
-def _notes(world: Communicator, pack: PartPack, partition: str, way: str) -> list[str]:
-    counts = world.all_gather(
-        [len(pack.part.own), len(pack.part.ghosts), len(pack.part.local(pack.runs[0].split.train))]
+def _shard_notes(comm: Communicator, trainer: ShardedTrainer, partition: str, method: str) -> list[str]:
+    """A sentence about the shard of every rank, and a hint if METIS would cut fewer edges."""
+    shard = trainer.shard
+    counts = comm.all_gather(
+        [len(shard.nodes), len(shard.halo_nodes), len(shard.local_rows(trainer.runs[0].split.train))]
     )
     notes = [
-        f"rank {rank}: {rows:,} rows, and {ghosts:,} of others that they hear"
-        + ("" if trains else "; none of them trains, it serves the others")
-        for rank, (rows, ghosts, trains) in enumerate(counts)
+        f"rank {rank}: {rows:,} rows and {halo_nodes:,} halo nodes" + ("" if train_nodes else ", no training nodes")
+        for rank, (rows, halo_nodes, train_nodes) in enumerate(counts)
     ]
-    if partition == "auto" and way == "blocks" and world.size > 1:
-        notes.append('rows are divided into blocks; pip install "apgcn[metis]" divides them so that ranks talk less')
+    if partition == "auto" and method == "blocks" and comm.size > 1:
+        notes.append('rows are divided into blocks; METIS (pip install "apgcn[metis]") needs less communication')
     return notes
