@@ -18,3 +18,14 @@ def random_graph(nodes: int, *, edges: int, features: int = 5, classes: int = 3,
         labels=random.permutation(np.arange(nodes) % classes),
         name="random",
     )
+
+
+def two_communities() -> Graph:
+    """60 nodes of two classes, x and y, whose edges mostly stay within the class; half of the nodes are labelled."""
+    random = np.random.default_rng(0)
+    classes = np.arange(60) % 2
+    edges = random.random((60, 60)) < np.where(classes[:, None] == classes, 0.2, 0.02)
+    features = np.column_stack([classes + random.normal(size=60), random.normal(size=60)])
+    labels = np.where(random.random(60) < 0.5, classes, -1)
+    adjacency = np.triu(edges, 1) | np.triu(edges, 1).T
+    return Graph(adjacency, features=features, labels=labels, class_names=("x", "y"))
