@@ -9,12 +9,15 @@ import pytest
 import torch
 
 from apgcn import Graph, clean, load
-from apgcn.data import describe
+from apgcn.data import dataset_info
 
 torch.set_num_threads(1)
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is imported
-for number in (signal.SIGINT, signal.SIGHUP):  # which jobs in the background ignore, as would what we start
+for number in (
+    signal.SIGINT,
+    signal.SIGHUP,
+):  # background jobs ignore them, and so would the processes that tests start
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler)
 
@@ -26,17 +29,17 @@ def cora() -> Graph:
 
 @pytest.fixture(scope="session")
 def benchmark_graph():
-    """A function that loads and cleans a benchmark graph, or skips the test and says why."""
-    loaded: dict[str, Graph] = {}
+    """A function that loads a benchmark graph and applies `clean`, or skips the test if its file is missing."""
+    cache: dict[str, Graph] = {}
 
     def get(name: str) -> Graph:
         folder = os.environ.get("APGCN_DATA")
-        file = describe(name).file_name
+        file = dataset_info(name).file_name
         if not folder or not (Path(folder) / file).is_file():
             pytest.skip(f"needs {file}: set APGCN_DATA to a folder that has it")
-        if name not in loaded:
-            loaded[name] = clean(load(name))
-        return loaded[name]
+        if name not in cache:
+            cache[name] = clean(load(name))
+        return cache[name]
 
     return get
 

@@ -1,15 +1,19 @@
-"""Data flows one way: a module imports only from those above it in this list."""
+"""The direction of imports between packages, and what each package's `__init__` offers."""
 
 import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from helpers import ROOT
 
+import apgcn
+
 SOURCE = ROOT / "src" / "apgcn"
 
+# A module imports only from packages above its own in this list, and from its own.
 ORDER = [
     "errors",
     "_utils",
@@ -27,9 +31,11 @@ ORDER = [
     "cli",
 ]
 
+PACKAGES = sorted(path.parent for path in SOURCE.rglob("__init__.py"))
 
-def imported(path: Path) -> set[str]:
-    """The parts of apgcn that a file imports anywhere in it."""
+
+def imported_packages(path: Path) -> set[str]:
+    """The packages of apgcn that a file imports anywhere in it."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module == "apgcn":
@@ -41,25 +47,36 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-def part_of(path: Path) -> str:
+def import_package(folder: Path):
+    """Import a package; the test is skipped where an optional one that it needs is not installed."""
+    name = ".".join(folder.relative_to(SOURCE.parent).parts)
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "apgcn").startswith("apgcn"):
+            raise
+        pytest.skip(f"{name} needs {error.name}")
+
+
+def package_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_point_upward(path):
-    part = part_of(path)
-    if part in ("__init__", "__main__"):
+    package = package_of(path)
+    if package in ("__init__", "__main__"):
         return
-    for name in imported(path) - {"__version__"}:
-        assert ORDER.index(name) <= ORDER.index(part), f"{part} must not import {name}"
+    for name in imported_packages(path) - {"__version__"}:
+        assert ORDER.index(name) <= ORDER.index(package), f"{package} must not import {name}"
 
 
-def test_every_part_has_its_place():
-    parts = {part_of(path) for path in SOURCE.rglob("*.py")} - {"__init__", "__main__"}
-    assert parts == set(ORDER)
+def test_every_package_is_in_the_order():
+    packages = {package_of(path) for path in SOURCE.rglob("*.py")} - {"__init__", "__main__"}
+    assert packages == set(ORDER)
 
 
-def test_import_apgcn_is_quick_and_asks_for_little():
+def test_import_apgcn_is_quick_and_imports_little():
     """Nothing is imported before it is used: not even torch."""
     code = (
         "import sys, apgcn; print(sorted({'torch', 'scipy', 'rich', 'typer', 'pooch', 'requests'} & set(sys.modules)))"
@@ -68,9 +85,43 @@ def test_import_apgcn_is_quick_and_asks_for_little():
 
 
 def test_every_public_name_can_be_imported():
-    import apgcn
-
     for name in apgcn.__all__:
         assert getattr(apgcn, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         apgcn.trian  # noqa: B018
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=lambda folder: str(folder.relative_to(SOURCE.parent)))
+def test_every_package_has_a_docstring_and_lists_its_public_names(folder):
+    module = import_package(folder)
+    assert module.__doc__
+    assert len(set(module.__all__)) == len(module.__all__)
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+
+
+def type_checking_imports(path: Path) -> set[str]:
+    """The names that a file imports for type checkers only."""
+    blocks = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.If)]
+    return {
+        alias.asname or alias.name
+        for block in blocks
+        if isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=lambda folder: str(folder.relative_to(SOURCE.parent)))
+def test_type_checkers_know_the_names_that_are_imported_on_first_use(folder):
+    module = import_package(folder)
+    if "__getattr__" in vars(module):
+        optional = set(getattr(module, "_OPTIONAL", ()))
+        assert type_checking_imports(folder / "__init__.py") == set(module.__all__) | optional
+
+
+def test_help_lists_every_public_name():
+    lines = (apgcn.__doc__ or "").splitlines()
+    listed = {line.split()[0] for line in lines[lines.index("Public names") + 2 : lines.index("Packages") - 1]}
+    assert listed == set(apgcn.__all__) | set(apgcn._OPTIONAL)

@@ -1,30 +1,87 @@
-"""Graph networks in which every node decides for itself how far to listen."""
+"""Graph neural networks with node-adaptive depth: each node learns how many propagation steps it needs.
+
+An implementation of AP-GCN (Spinelli, Scardapane, Uncini: Adaptive Propagation Graph Convolutional Network, IEEE TNNLS
+2020) with every baseline, table and figure of the paper. There are four ways to use it.
+
+**The command**, for a benchmark graph or for your own:
+
+    apgcn train cora
+    apgcn fit --edges edges.csv --nodes nodes.csv --label topic --out models/topics
+
+**The estimator**, a scikit-learn classifier of nodes:
+
+    from apgcn import APGCNClassifier
+    APGCNClassifier(penalty=0.005).fit(features, labels, adjacency=adjacency).predict()
+
+**The layer**, for a PyTorch network of your own, called as in PyTorch Geometric:
+
+    from apgcn.nn import APGCNConv
+    out, steps, remainder = APGCNConv(channels=7, max_steps=10)(x, edge_index, return_steps=True)
+
+**The protocol**, the paper's 20 splits and 5 initialisations in Python:
+
+    graph = apgcn.clean(apgcn.load("cora"))
+    results = apgcn.train(graph, apgcn.benchmark_runs(graph, 5), *apgcn.preset_config("cora"))
+
+Public names
+------------
+Graph                  adjacency, features and labels of a graph
+load                   load a benchmark graph by name
+clean                  the preprocessing of the benchmark
+Split                  training, stopping, validation and test nodes
+split_for_test         draw a split of the protocol, with test nodes
+split_for_validation   draw a split for choosing hyperparameters, without test nodes
+TEST_SEEDS             the seeds of the 20 published test splits
+VALIDATION_SEEDS       the seeds of the 20 validation splits
+Run                    a split and an initialisation
+benchmark_runs         the first runs of the protocol
+train                  train runs, in batches
+RunResult              logits, steps, weights and history of a finished run
+APGCNConfig            the hyperparameters of AP-GCN
+TrainingConfig         the hyperparameters of optimisation and early stopping
+preset_config          both, from a preset for a benchmark graph
+config_class           the config class of a model by name, such as "appnp"
+DeviceGraph            a graph as tensors on a device
+RandomStream           counter-based random numbers, one stream per run
+APGCNClassifier        the scikit-learn estimator; needs apgcn[sklearn]
+
+Packages
+--------
+data (graphs, splits, datasets), io (file formats), ops (sparse products, kernels), nn (layers), models, training,
+inference (trained models and predictions), benchmark (the paper's tables and figures), distributed, report, cli; and
+the module errors, with the exceptions.
+
+Documentation: README.md and the folder docs/ of the source distribution; `apgcn --help` for the commands.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from apgcn.data import load
+    from apgcn.data.datasets import load
     from apgcn.data.graph import Graph
     from apgcn.data.splits import TEST_SEEDS, VALIDATION_SEEDS, Split, split_for_test, split_for_validation
     from apgcn.data.transforms import clean
-    from apgcn.models.apgcn import APGCN, APGCNConfig
+    from apgcn.models.apgcn import APGCNConfig
+    from apgcn.models.registry import config_class
     from apgcn.ops.device_graph import DeviceGraph
     from apgcn.ops.rng import RandomStream
+    from apgcn.sklearn import APGCNClassifier
     from apgcn.training.batching import train
     from apgcn.training.config import TrainingConfig, preset_config
     from apgcn.training.runs import Run, RunResult, benchmark_runs
 
-_HOMES = {
-    "apgcn.data": ["load"],
+_MODULES = {
+    "apgcn.data.datasets": ["load"],
     "apgcn.data.graph": ["Graph"],
     "apgcn.data.splits": ["TEST_SEEDS", "VALIDATION_SEEDS", "Split", "split_for_test", "split_for_validation"],
     "apgcn.data.transforms": ["clean"],
-    "apgcn.models.apgcn": ["APGCN", "APGCNConfig"],
+    "apgcn.models.apgcn": ["APGCNConfig"],
     "apgcn.models.registry": ["config_class"],
     "apgcn.ops.device_graph": ["DeviceGraph"],
     "apgcn.ops.rng": ["RandomStream"],
@@ -32,31 +89,50 @@ _HOMES = {
     "apgcn.training.config": ["TrainingConfig", "preset_config"],
     "apgcn.training.runs": ["Run", "RunResult", "benchmark_runs"],
 }
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
-_OPTIONAL = {"APGCNClassifier": ("apgcn.sklearn", "scikit-learn", "sklearn")}
+_OPTIONAL = {"APGCNClassifier": ("apgcn.sklearn", "sklearn", "scikit-learn")}  # module, package, distribution
 
-__all__ = [*_HOME]
+__all__ = [
+    "TEST_SEEDS",
+    "VALIDATION_SEEDS",
+    "APGCNConfig",
+    "DeviceGraph",
+    "Graph",
+    "RandomStream",
+    "Run",
+    "RunResult",
+    "Split",
+    "TrainingConfig",
+    "benchmark_runs",
+    "clean",
+    "config_class",
+    "load",
+    "preset_config",
+    "split_for_test",
+    "split_for_validation",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use, so that `import apgcn` is quick."""
     if name in _OPTIONAL:
-        return _optional(name)
-    if name not in _HOME:
+        return _import_optional(name)
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'apgcn' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(_MODULE_OF[name]), name)
 
 
-def _optional(name: str) -> Any:
-    module, package, extra = _OPTIONAL[name]
+def _import_optional(name: str) -> Any:
+    module, package, distribution = _OPTIONAL[name]
     try:
         return getattr(import_module(module), name)
     except ModuleNotFoundError as error:
         from apgcn.errors import MissingPackage
 
-        raise MissingPackage(f'{name} needs {package}: pip install "apgcn[{extra}]"') from error
+        raise MissingPackage(f'{name} needs {distribution}: pip install "apgcn[{package}]"') from error
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_OPTIONAL])
+    return sorted([*__all__, *(name for name, (_, package, _) in _OPTIONAL.items() if find_spec(package))])

@@ -1,4 +1,4 @@
-"""What several tests share."""
+"""Paths and helpers that several tests share."""
 
 from pathlib import Path
 

@@ -1,8 +1,8 @@
-"""What tests do with a page in a browser."""
+"""Opening pages in a browser, for tests."""
 
 
-def until(view, expression):
-    """Wait for something to be true; the page's own policy forbids what playwright has for this."""
+def wait_until(view, expression):
+    """Wait until a JavaScript expression is true; the pages' security policy forbids playwright's own function."""
     for _ in range(100):
         if view.evaluate(expression):
             return
@@ -10,14 +10,14 @@ def until(view, expression):
     raise AssertionError(expression)
 
 
-def looked_at(browser, path, said, *, ready, **options):
-    """Open a page and wait until it is ready; what the console, the network and dialogs say is added to `said`."""
+def open_page(browser, path, messages, *, ready, **options):
+    """Open a page and wait until it is ready; console messages, errors, requests and dialogs go into `messages`."""
     view = browser.new_context(**options).new_page()
-    own = (path.as_uri(), "data:,")  # itself, and that it has no icon
-    view.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
-    view.on("pageerror", lambda error: said.append(f"error: {error}"))
-    view.on("request", lambda request: said.append(request.url) if request.url not in own else None)
-    view.on("dialog", lambda dialog: (said.append("a dialog"), dialog.dismiss()))
+    own = (path.as_uri(), "data:,")  # the page itself, and its empty icon
+    view.on("console", lambda message: messages.append(f"{message.type}: {message.text}"))
+    view.on("pageerror", lambda error: messages.append(f"error: {error}"))
+    view.on("request", lambda request: messages.append(request.url) if request.url not in own else None)
+    view.on("dialog", lambda dialog: (messages.append("a dialog"), dialog.dismiss()))
     view.goto(path.as_uri())
-    until(view, ready)
+    wait_until(view, ready)
     return view

@@ -1,4 +1,4 @@
-"""Records without a training, for tests of what is computed from records."""
+"""Fake records, for tests of tables, figures and reports that need no training."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from apgcn.benchmark.config import RunConfig, RunKey
 from apgcn.benchmark.records import PlannedBatch, Record
 from apgcn.benchmark.store import Store
 
-ORIGIN = {
+PROVENANCE = {
     "device": "cpu",
-    "hardware": "a made-up processor",
+    "hardware": "a made-up CPU",
     "versions": {"apgcn": "0", "torch": "0"},
     "command": "apgcn reproduce nothing",
 }
 
 
-def made_record(key: RunKey, test: float | None, steps: Sequence[int], *, row: int = 0, file: str = "", **fields):
+def fake_record(key: RunKey, test: float | None, steps: Sequence[int], *, row: int = 0, file: str = "", **fields):
     """A record with this test accuracy and these steps of its nodes."""
     run_config = key.run_config
-    longest = dict(run_config.hyperparameters).get("max_steps", 10)
+    max_steps = dict(run_config.hyperparameters).get("max_steps", 10)
     values = {
         "key": key.text,
         "dataset": run_config.dataset,
@@ -37,32 +37,34 @@ def made_record(key: RunKey, test: float | None, steps: Sequence[int], *, row: i
         "validation_accuracy": 0.8,
         "test_accuracy": test,
         "steps_mean": float(np.mean(steps)),
-        "steps_histogram": tuple(np.bincount(steps, minlength=longest + 1)[1:].tolist()),
+        "steps_histogram": tuple(np.bincount(steps, minlength=max_steps + 1)[1:].tolist()),
         "steps_file": file,
         "steps_row": row,
         "best_epoch": 10,
         "epochs": 20,
         "seconds": 2.0,
         "batch_runs": 1,
-        **ORIGIN,
+        **PROVENANCE,
     }
     return Record(**{**values, **fields})
 
 
-def keep(store: Store, run_config: RunConfig, accuracies: Sequence[float | None], steps=None, **fields) -> list[Record]:
-    """Put records of the first runs of a condition into a store; `steps` has shape (runs, nodes)."""
+def add_fake_records(
+    store: Store, run_config: RunConfig, accuracies: Sequence[float | None], steps=None, **fields
+) -> list[Record]:
+    """Add fake records of the first runs of a run config to a store; `steps` has shape (runs, nodes)."""
     keys = run_config.first_runs(len(accuracies))
     steps = np.full((len(keys), 4), 3) if steps is None else np.asarray(steps)
-    pack = PlannedBatch.of(keys, "cpu")
+    batch = PlannedBatch.from_keys(keys, "cpu")
     records = [
-        made_record(key, accuracy, steps[row], row=row, file=Store.steps_file(pack), **fields)
+        fake_record(key, accuracy, steps[row], row=row, file=Store.steps_file(batch), **fields)
         for row, (key, accuracy) in enumerate(zip(keys, accuracies, strict=True))
     ]
-    store.keep(pack, records, steps)
+    store.add_records(batch, records, steps)
     return records
 
 
-def results(store: Store | Path) -> dict[str, dict]:
-    """What was found, without how long it took."""
+def results_without_times(store: Store | Path) -> dict[str, dict]:
+    """The records of a store as JSON values, without the times."""
     records = (store if isinstance(store, Store) else Store(store)).records
-    return {key: {**record.line, "seconds": None} for key, record in records.items()}
+    return {key: {**record.to_json(), "seconds": None} for key, record in records.items()}

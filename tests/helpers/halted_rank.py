@@ -1,7 +1,7 @@
-"""What do two ranks compute when all nodes of one halt at once, and those of the other late?
+"""Outputs and gradients of two ranks, of which all nodes of one halt at step 1 and those of the other late.
 
-Started once for each rank with the file to write; without ranks it is one process that has all rows. `plain` does
-without numba.
+Started once for each rank with the file to write; without ranks it is one process that has all rows. With `plain` the
+reference path is used, without numba.
 """
 
 import os
@@ -15,8 +15,8 @@ from scipy import sparse
 HALF, STEPS = 40, 8
 
 
-def made_graph():
-    """Two communities, the quick and the slow, who know a few of each other."""
+def two_communities():
+    """Two communities with a few edges between them."""
     from apgcn.data.graph import Graph
 
     random = np.random.default_rng(0)
@@ -24,29 +24,29 @@ def made_graph():
     between = sparse.random(HALF, HALF, density=0.01, random_state=random)
     adjacency = sparse.block_array([[among, between], [None, among]], format="csr")
     adjacency = ((adjacency + adjacency.T) != 0).astype(np.float32)
-    kind = np.repeat([0, 1], HALF)
-    features = np.eye(2)[kind] + random.uniform(0, 0.2, size=(2 * HALF, 2))
-    return Graph(adjacency, features, kind, class_names=("quick", "slow"))
+    labels = np.repeat([0, 1], HALF)
+    features = np.eye(2)[labels] + random.uniform(0, 0.2, size=(2 * HALF, 2))
+    return Graph(adjacency, features, labels, class_names=("quick", "slow"))
 
 
-def computed(pack, *, everybody=False):
-    """Output, steps and the gradients of all weights, of a network whose halting unit tells the two apart."""
-    network, sharp = pack.model, 40.0
-    network.propagation.halting_unit.bias.data += 100.0 * everybody
+def compute(trainer, *, halt_all=False):
+    """Output, steps and gradients of all weights, of a model whose halting unit separates the two communities."""
+    model, scale = trainer.model, 40.0
+    model.propagation.halting_unit.bias.data += 100.0 * halt_all
     for weight, values in (
-        (network.predict.first.weight, torch.eye(2)),
-        (network.predict.second.weight, torch.eye(2)),
-        (network.propagation.halting_unit.weight, sharp * torch.tensor([1.0, -1.0])),
+        (model.predict.first.weight, torch.eye(2)),
+        (model.predict.second.weight, torch.eye(2)),
+        (model.propagation.halting_unit.weight, scale * torch.tensor([1.0, -1.0])),
     ):
         weight.data = values.view_as(weight).clone()
-    said = network(pack.graph)
-    pack.loss(said).sum().backward()
-    pack._learned()
-    gradients = [weight.grad.flatten() for weight in network.parameters()]
-    return {"output": said.output[0], "steps": said.steps[0], "gradient": torch.cat(gradients)}
+    output = model(trainer.graph)
+    trainer.loss(output).sum().backward()
+    trainer._reduce_gradients()
+    gradients = [weight.grad.flatten() for weight in model.parameters()]
+    return {"output": output.output[0], "steps": output.steps[0], "gradient": torch.cat(gradients)}
 
 
-def main(out, *, freeze, everybody):
+def main(out, *, freeze, halt_all):
     from apgcn.data.splits import Split
     from apgcn.distributed.communication import world
     from apgcn.distributed.graph_shard import part_of
@@ -57,32 +57,32 @@ def main(out, *, freeze, everybody):
     from apgcn.training.runs import Run
     from apgcn.training.trainer import BatchedTrainer
 
-    graph = made_graph()
+    graph = two_communities()
     nodes = np.arange(2 * HALF)
     split = Split(nodes[::2], nodes[1::4], nodes[3::4])
-    still = {"dropout": 0.0, "edge_dropout": 0.0, "z0_dropout": 0.0, "update_dropout": 0.0}
-    hyperparameters = APGCNConfig(hidden_channels=2, max_steps=STEPS, penalty=0.1, freeze_halted=freeze, **still)
-    given = [Run(split, init=0, dataset="halves")], hyperparameters, TrainingConfig()
+    no_dropout = {"dropout": 0.0, "edge_dropout": 0.0, "z0_dropout": 0.0, "update_dropout": 0.0}
+    model = APGCNConfig(hidden_channels=2, max_steps=STEPS, penalty=0.1, freeze_halted=freeze, **no_dropout)
+    arguments = [Run(split, init=0, dataset="halves")], model, TrainingConfig()
     if "RANK" not in os.environ:
-        found = computed(BatchedTrainer(DeviceGraph.of(graph), *given), everybody=everybody)
+        arrays = compute(BatchedTrainer(DeviceGraph.from_graph(graph), *arguments), halt_all=halt_all)
     else:
-        with world() as ranks:
+        with world() as comm:
             owner = np.repeat([0, 1], HALF).astype(np.int16)
-            part = part_of(graph, owner, ranks.rank)
-            pack = PartPack(ranks, part, owner, 2, *given)
-            before = copy(ranks.traffic)
-            found = computed(pack, everybody=everybody)
-            exchanges = ranks.traffic.since(before).exchanges
-            before = copy(ranks.traffic)
-            pack.graph.adjacency.exchange.send(torch.zeros(1, HALF, 3))
-            counted = exchanges, ranks.traffic.since(before).bytes, len(part.ghosts)
-            found |= zip(("exchanges", "bytes", "ghosts"), map(torch.tensor, counted), strict=True)
-    np.savez(out, **{name: value.detach().numpy() for name, value in found.items()})
+            part = part_of(graph, owner, comm.rank)
+            trainer = PartPack(comm, part, owner, 2, *arguments)
+            before = copy(comm.traffic)
+            arrays = compute(trainer, halt_all=halt_all)
+            exchanges = comm.traffic.since(before).exchanges
+            before = copy(comm.traffic)
+            trainer.graph.adjacency.halo.send(torch.zeros(1, HALF, 3))
+            counts = exchanges, comm.traffic.since(before).bytes, len(part.ghosts)
+            arrays |= zip(("exchanges", "bytes", "halo_nodes"), map(torch.tensor, counts), strict=True)
+    np.savez(out, **{name: value.detach().numpy() for name, value in arrays.items()})
 
 
 if __name__ == "__main__":
     if "plain" in sys.argv:
         sys.modules["numba"] = None
-    main(sys.argv[1], freeze="freeze" in sys.argv, everybody="all" in sys.argv)
+    main(sys.argv[1], freeze="freeze" in sys.argv, halt_all="all" in sys.argv)
     sys.stdout.flush()
     os._exit(0)

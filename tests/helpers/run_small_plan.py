@@ -1,32 +1,32 @@
-"""A small plan, filled by a process of its own: python tests/fill_store.py STORE WORKERS COMMAND."""
+"""Run a small plan in a process of its own: python tests/helpers/run_small_plan.py STORE WORKERS COMMAND."""
 
 import sys
 import time
 
 from apgcn.benchmark.config import RunConfig, RunKey
 from apgcn.benchmark.executors import ProcessExecutor, SerialExecutor
-from apgcn.benchmark.graph_cache import cleaned
 from apgcn.benchmark.runner import fill
 from apgcn.benchmark.store import Store
+from apgcn.benchmark.worker import cleaned_graph
 from apgcn.training import batching
 
 
 def small_plan(runs: int = 60) -> list[RunKey]:
-    """Trainings of a few epochs."""
+    """Keys of runs of a few epochs."""
     return RunConfig.from_preset("cora", "apgcn", hidden_channels=8, max_epochs=6).first_runs(runs)
 
 
-def sleeping(item, report):
-    """Work that does not end."""
+def sleep_forever(item, report):
+    """A task that does not end."""
     time.sleep(600)
 
 
 if __name__ == "__main__":
-    batching.MAX_ON_CPU = 3
+    batching.MAX_CPU_BATCH = 3
     folder, workers, command = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    cleaned("cora")
+    cleaned_graph("cora")
     print("ready", flush=True)
-    sys.stdin.read()  # until we may begin
+    sys.stdin.read()  # until the test closes it
     fill(
         Store(folder),
         small_plan(),
