@@ -66,9 +66,9 @@ def test_no_page_has_a_place_that_waits_to_be_filled():
         assert not re.search(r"^[A-Z]+$|TODO|FIXME|XXX", page.read_text(), re.M), page
 
 
-def test_the_page_about_ones_own_graph_can_be_followed(monkeypatch, tmp_path):
+def test_commands_of_the_custom_graph_page_run(monkeypatch, tmp_path):
     """Its commands, with the columns it shows, on tables large enough to train on."""
-    text = (ROOT / "docs" / "own_graph.md").read_text()
+    text = (ROOT / "docs" / "custom_graph.md").read_text()
     commands, edges, nodes = re.findall(r"```\n(.*?)```", text, flags=re.DOTALL)[:3]
     monkeypatch.chdir(tmp_path)
     ids = range(60)
@@ -158,7 +158,7 @@ def test_the_rivals_reach_their_bars_but_for_those_whose_reason_is_written_down(
     short = set()
     for model, bars in BARS.items():
         for dataset, bar in zip(("cora_ml", "citeseer"), bars, strict=True):
-            mean = Summary.of(store.of(RunConfig.from_preset(dataset, model), 20))
+            mean = Summary.from_records(store.records_for(RunConfig.from_preset(dataset, model), 20))
             assert mean.runs == 20
             if mean.accuracy < bar:
                 short.add((model, dataset))
@@ -172,7 +172,7 @@ def test_every_model_of_the_paper_was_run_on_every_graph():
     store = Store(ROOT / "results" / "h200")
     for model in MODEL_TITLES:
         for dataset in GRAPHS:
-            assert len(store.of(RunConfig.from_preset(dataset, model))) >= 20, (model, dataset)
+            assert len(store.records_for(RunConfig.from_preset(dataset, model))) >= 20, (model, dataset)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
