@@ -35,5 +35,5 @@ def test_search_returns_the_best_trial_first_and_ignores_test_labels():
 def test_trial_that_diverged_has_score_zero():
     graph = two_communities()
     overrides = {"learning_rate": 1e30, "max_epochs": 5}
-    trials = tune(graph, stratified_split(graph.labels), "apgcn", overrides, num_trials=1)
-    assert [trial.score for trial in trials] == [0, 0]
+    results = tune(graph, stratified_split(graph.labels), "apgcn", overrides, num_trials=1)
+    assert [trial.score for trial in results] == [0, 0]

@@ -78,7 +78,7 @@ class LazyPredictor:
     def predict(self, nodes: np.ndarray | None = None) -> Predictions:
         """Predictions for these nodes, or for all."""
         num_nodes = self._graph.num_nodes
-        nodes = np.arange(num_nodes) if nodes is None else as_node_indices(nodes, count=num_nodes)
+        nodes = np.arange(num_nodes) if nodes is None else as_node_indices(nodes, num_nodes=num_nodes)
         with single_thread(), np.errstate(over="ignore", invalid="ignore"):  # `Predictions` checks that all are finite
             outputs = [
                 lazy_propagate(self.lazy_graph, self.lazy_model(number), nodes) for number in range(self.ensemble_size)

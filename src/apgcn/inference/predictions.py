@@ -100,7 +100,7 @@ def write_predictions(
         Whether to write the probability of every class, too.
     """
     nodes = np.arange(graph.num_nodes) if nodes is None else nodes
-    ids = graph.ids
+    ids = graph.node_ids
     columns: dict[str, Sequence[str] | np.ndarray] = {
         "id": [ids[node] for node in nodes],
         "prediction": [class_names[label] for label in predictions.classes],

@@ -74,7 +74,7 @@ class TrainedModel:
         if resolve_device(str(device)).type == "cpu" and supports_lazy(self.config):
             return self.lazy_predictor(graph).predict(nodes)
         if nodes is not None:
-            nodes = as_node_indices(nodes, count=graph.num_nodes)
+            nodes = as_node_indices(nodes, num_nodes=graph.num_nodes)
         predictions = self._predict_all(graph, device)
         return predictions if nodes is None else predictions.select(nodes)
 
@@ -109,7 +109,7 @@ class TrainedModel:
         """The ensemble as a batch of runs with its weights, and the graph on its device."""
         self._check_features(graph)
         device = resolve_device(str(device))
-        device_graph = replace(DeviceGraph.from_graph(graph, device=device), classes=len(self.class_names))
+        device_graph = replace(DeviceGraph.from_graph(graph, device=device), num_classes=len(self.class_names))
         model = self.config.build(device_graph, RandomStream([0] * self.ensemble_size, device=device))
         model.load_state_dict({name: weight.to(device) for name, weight in self.weights.items()})
         return model, device_graph
