@@ -13,6 +13,17 @@ from helpers import ROOT
 PAGE = (ROOT / "docs" / "adding_a_model.md").read_text()
 
 
+def insert(folder: Path, step: str) -> str:
+    """Insert the block of a step of the page at the end of the dictionary that the step names; returns the block."""
+    ((name, file),) = re.findall(rf"{step}, in `(\w+)` of `(\S+)`", PAGE)
+    (block,) = re.findall(rf"{step}, in.*?```\n(.*?)```", PAGE, flags=re.DOTALL)
+    source = (folder / file).read_text()
+    start = re.search(rf"^{name}\b.*= {{", source, flags=re.MULTILINE).end()
+    end = source.index("\n}", start) + 1
+    (folder / file).write_text(source[:end] + block + source[end:])
+    return block
+
+
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory) -> Path:
     """The package and its tests, with what the page adds."""
@@ -22,38 +33,35 @@ def copy(tmp_path_factory) -> Path:
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
     (file,) = re.findall(r"The file: `(\S+)`", PAGE)
     (folder / file).write_text(code)
-    ((name, catalogue),) = re.findall(r"The line, in `(\w+)` of `(\S+)`", PAGE)
-    (line,) = re.findall(r"The line.*?```\n(.*?)```", PAGE, flags=re.DOTALL)
-    before = (folder / catalogue).read_text()
-    end = before.index("}", before.index(f"{name} = {{"))
-    (folder / catalogue).write_text(before[:end] + line + before[end:])
+    line = insert(folder, "The line")
     assert len(line.splitlines()) == 1
+    insert(folder, "The presets")
     return folder
 
 
 def commands() -> list[list[str]]:
-    (block,) = re.findall(r"See whether it holds\n\n```\n(.*?)```", PAGE, flags=re.DOTALL)
+    (block,) = re.findall(r"Test it\n\n```\n(.*?)```", PAGE, flags=re.DOTALL)
     return [line.split() for line in block.splitlines()]
 
 
-@pytest.mark.parametrize("words", commands(), ids=" ".join)
-def test_the_page_can_be_followed(copy, words):
-    quick = ["--set", "max_epochs=5"] if words[:2] == ["apgcn", "train"] else []
-    done = subprocess.run(
-        [sys.executable, "-m", *words, *quick],
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_the_page_can_be_followed(copy, command):
+    quick = ["--set", "max_epochs=5"] if command[:2] == ["apgcn", "train"] else []
+    process = subprocess.run(
+        [sys.executable, "-m", *command, *quick],
         cwd=copy,
         env={**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONSAFEPATH": "1"},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "SGC" in done.stdout or " passed" in done.stdout
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "SGC" in process.stdout or " passed" in process.stdout
 
 
-def test_what_the_page_adds_passes_the_linter():
+def test_the_file_of_the_page_passes_the_linter():
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
     linter = shutil.which("ruff") or str(Path(sys.executable).parent / "ruff")
     options = ["--config", str(ROOT / "pyproject.toml"), "--stdin-filename", "src/apgcn/models/sgc.py", "-"]
-    for words in (["check"], ["format", "--check"]):
-        done = subprocess.run([linter, *words, *options], input=code, capture_output=True, text=True, cwd=ROOT)
-        assert done.returncode == 0, done.stdout + done.stderr
+    for command in (["check"], ["format", "--check"]):
+        process = subprocess.run([linter, *command, *options], input=code, capture_output=True, text=True, cwd=ROOT)
+        assert process.returncode == 0, process.stdout + process.stderr

@@ -1,4 +1,4 @@
-"""Every rival against something obtained another way: PyTorch Geometric's layers, a closed form, a graph by hand."""
+"""Every baseline against something obtained another way: PyTorch Geometric's layers, a closed form, by hand."""
 
 from dataclasses import replace
 
@@ -43,119 +43,119 @@ def edges(graph):
 
 
 def two_runs(config, graph):
-    """A pack whose biases and attentions are not at zero, where a mistake in them would not show."""
-    network = config.build(graph, RandomStream([1, 2]))
-    for number, parameter in enumerate(network.parameters()):
+    """A batch of two runs with biases and attentions that are not zero, as an error in them would not show."""
+    model = config.build(graph, RandomStream([1, 2]))
+    for number, parameter in enumerate(model.parameters()):
         parameter.data += 0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(number))
-    return network
+    return model
 
 
-def fill(module, **tensors):
+def set_parameters(module, **values):
     """Give a PyTorch Geometric layer our weights."""
     parameters = dict(module.named_parameters())
-    assert parameters.keys() == tensors.keys()
-    for name, tensor in tensors.items():
+    assert parameters.keys() == values.keys()
+    for name, tensor in values.items():
         parameters[name].data = tensor.reshape(parameters[name].shape)
 
 
-def compare(network, graph, theirs):
-    """Our pack's output with that of `theirs(run)`, run by run."""
-    torch.testing.assert_close(network(graph).output, torch.stack([theirs(run) for run in range(2)]))
+def compare(model, graph, reference):
+    """The output of two runs with that of `reference(run)`."""
+    torch.testing.assert_close(model(graph).output, torch.stack([reference(run) for run in range(2)]))
 
 
 def test_gcn_agrees_with_pytorch_geometric(graph, edges):
     from torch_geometric.nn import GCNConv
 
-    network = two_runs(GCNConfig(hidden_channels=4), graph)
+    model = two_runs(GCNConfig(hidden_channels=4), graph)
 
-    def theirs(run):
+    def reference(run):
         first, second = GCNConv(FEATURES, 4), GCNConv(4, CLASSES)
-        fill(first, **{"bias": network.b_1[run], "lin.weight": network.w_1[run].T})
-        fill(second, **{"bias": network.b_2[run], "lin.weight": network.w_2[run].T})
+        set_parameters(first, **{"bias": model.b_1[run], "lin.weight": model.w_1[run].T})
+        set_parameters(second, **{"bias": model.b_2[run], "lin.weight": model.w_2[run].T})
         return second(first(graph.features, edges).relu(), edges)
 
-    compare(network, graph, theirs)
+    compare(model, graph, reference)
 
 
 def test_gat_agrees_with_pytorch_geometric(graph, edges):
     from torch_geometric.nn import GATConv
 
-    network = two_runs(GATConfig(heads=2, hidden_channels=4), graph)
+    model = two_runs(GATConfig(heads=2, hidden_channels=4), graph)
 
-    def conv(layer, run, inputs, outputs, heads):
-        made = GATConv(inputs, outputs, heads=heads)
-        fill(
-            made,
+    def conv(layer, run, in_channels, out_channels, heads):
+        module = GATConv(in_channels, out_channels, heads=heads)
+        set_parameters(
+            module,
             att_src=layer.att_src[run],
             att_dst=layer.att_dst[run],
             bias=layer.b[run],
             **{"lin.weight": layer.w[run].T},
         )
-        return made
+        return module
 
-    def theirs(run):
-        first = conv(network.first, run, FEATURES, 4, 2)
-        second = conv(network.second, run, 8, CLASSES, 1)
+    def reference(run):
+        first = conv(model.first, run, FEATURES, 4, 2)
+        second = conv(model.second, run, 8, CLASSES, 1)
         return second(functional.elu(first(graph.features, edges)), edges)
 
-    compare(network, graph, theirs)
+    compare(model, graph, reference)
 
 
 @pytest.mark.parametrize(("stacks", "depth"), [(1, 1), (3, 1), (2, 3)])
 def test_arma_agrees_with_pytorch_geometric(graph, edges, stacks, depth):
     from torch_geometric.nn import ARMAConv
 
-    network = two_runs(ARMAConfig(hidden_channels=4, stacks=stacks, depth=depth), graph)
+    model = two_runs(ARMAConfig(hidden_channels=4, stacks=stacks, depth=depth), graph)
 
-    def conv(layer, run, inputs, outputs, act):
-        made = ARMAConv(inputs, outputs, stacks, depth, shared_weights=True, act=act)
+    def conv(layer, run, in_channels, out_channels, act):
+        module = ARMAConv(in_channels, out_channels, stacks, depth, shared_weights=True, act=act)
         weights = {"init_weight": layer.w_0[run], "root_weight": layer.v[run], "bias": layer.b[run]}
-        weights["weight"] = layer.w[run] if depth > 1 else made.weight.data  # not used then
-        fill(made, **weights)
-        return made
+        weights["weight"] = layer.w[run] if depth > 1 else module.weight.data  # not used then
+        set_parameters(module, **weights)
+        return module
 
-    def theirs(run):
-        first = conv(network.first, run, FEATURES, 4, torch.nn.ReLU())
-        second = conv(network.second, run, 4, CLASSES, None)
+    def reference(run):
+        first = conv(model.first, run, FEATURES, 4, torch.nn.ReLU())
+        second = conv(model.second, run, 4, CLASSES, None)
         return second(first(graph.features, edges), edges)
 
-    compare(network, graph, theirs)
+    compare(model, graph, reference)
 
 
 def test_jk_agrees_with_pytorch_geometric(graph, edges):
     from torch_geometric.nn import GCN
 
-    network = two_runs(JKConfig(layers=3, hidden_channels=4), graph)
+    model = two_runs(JKConfig(layers=3, hidden_channels=4), graph)
 
-    def theirs(run):
-        made = GCN(FEATURES, 4, num_layers=3, out_channels=CLASSES, jk="cat")
-        layers = {f"convs.{layer}.bias": network.b[layer][run] for layer in range(3)}
-        layers |= {f"convs.{layer}.lin.weight": network.w[layer][run].T for layer in range(3)}
-        fill(made, **layers, **{"lin.weight": network.last.weight[run].T, "lin.bias": network.last.bias[run]})
-        return made(graph.features, edges)
+    def reference(run):
+        module = GCN(FEATURES, 4, num_layers=3, out_channels=CLASSES, jk="cat")
+        layers = {f"convs.{layer}.bias": model.b[layer][run] for layer in range(3)}
+        layers |= {f"convs.{layer}.lin.weight": model.w[layer][run].T for layer in range(3)}
+        set_parameters(module, **layers, **{"lin.weight": model.last.weight[run].T, "lin.bias": model.last.bias[run]})
+        return module(graph.features, edges)
 
-    compare(network, graph, theirs)
+    compare(model, graph, reference)
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])
 def test_cheb_agrees_with_pytorch_geometric(graph, edges, order):
     from torch_geometric.nn import ChebConv
 
-    network = two_runs(ChebConfig(hidden_channels=4, order=order), graph)
+    model = two_runs(ChebConfig(hidden_channels=4, order=order), graph)
 
-    def conv(layer, run, inputs, outputs):
-        made = ChebConv(inputs, outputs, K=order + 1)
-        fill(made, bias=layer.b[run], **{f"lins.{k}.weight": layer.w[run, k].T for k in range(order + 1)})
-        return made
+    def conv(layer, run, in_channels, out_channels):
+        module = ChebConv(in_channels, out_channels, K=order + 1)
+        set_parameters(module, bias=layer.b[run], **{f"lins.{k}.weight": layer.w[run, k].T for k in range(order + 1)})
+        return module
 
-    def theirs(run):
-        first, second = conv(network.first, run, FEATURES, 4), conv(network.second, run, 4, CLASSES)
+    def reference(run):
+        first, second = conv(model.first, run, FEATURES, 4), conv(model.second, run, 4, CLASSES)
         return second(first(graph.features, edges).relu(), edges)
 
-    compare(network, graph, theirs)
+    compare(model, graph, reference)
 
 
-def test_many_steps_of_appnp_are_ppnp(graph):
+def test_appnp_converges_to_ppnp(graph):
     steps = two_runs(APPNPConfig(hidden_channels=4, teleport=0.2, max_steps=200), graph)
     limit = two_runs(PPNPConfig(hidden_channels=4, teleport=0.2), graph)
     limit.load_state_dict(steps.state_dict())
@@ -165,49 +165,49 @@ def test_many_steps_of_appnp_are_ppnp(graph):
 def test_appnp_agrees_with_pytorch_geometric(graph, edges):
     from torch_geometric.nn import APPNP
 
-    network = two_runs(APPNPConfig(hidden_channels=4, teleport=0.15, max_steps=7), graph)
-    z0 = network.predict(graph.features)
-    compare(network, graph, lambda run: APPNP(K=7, alpha=0.15)(z0[run], edges))
+    model = two_runs(APPNPConfig(hidden_channels=4, teleport=0.15, max_steps=7), graph)
+    z0 = model.predict(graph.features)
+    compare(model, graph, lambda run: APPNP(K=7, alpha=0.15)(z0[run], edges))
 
 
-def test_dropout_of_ppnp_takes_entries_of_the_inverse(graph):
+def test_matrix_dropout_of_ppnp_applies_to_the_inverse(graph):
     """With everything else off, the mean of many draws is the output without dropout, and no two are alike."""
-    network = PPNPConfig(hidden_channels=4, dropout=0.0).build(graph, RandomStream([1]))
+    model = PPNPConfig(hidden_channels=4, dropout=0.0).build(graph, RandomStream([1]))
     rng, nodes = RandomStream([5]), torch.arange(NODES)[None]
-    for draw in (lambda: network(graph, rng).output, lambda: network.forward_nodes(nodes, graph, rng).output):
+    for draw in (lambda: model(graph, rng).output, lambda: model.forward_nodes(nodes, graph, rng).output):
         drawn = torch.stack([draw() for _ in range(2000)])
         spread = drawn.std(0) / 2000**0.5
-        assert ((drawn.mean(0) - network(graph).output).abs() < 5 * spread + 1e-6).all()
+        assert ((drawn.mean(0) - model(graph).output).abs() < 5 * spread + 1e-6).all()
         assert (spread > 0).all()
 
 
-def test_some_nodes_of_ppnp_are_those_of_all(graph):
-    """Without dropout of the matrix: at the nodes that are asked for; elsewhere it is left out."""
-    network = two_runs(PPNPConfig(hidden_channels=4, matrix_dropout=0.0), graph)
+def test_forward_nodes_of_ppnp_agrees_with_forward(graph):
+    """Without dropout of the matrix: at the requested nodes; zero elsewhere."""
+    model = two_runs(PPNPConfig(hidden_channels=4, matrix_dropout=0.0), graph)
     nodes = torch.tensor([[3, 5], [0, 7]])
-    some = network.forward_nodes(nodes, graph, RandomStream([8, 9])).output
-    everything = network(graph, RandomStream([8, 9])).output
+    partial = model.forward_nodes(nodes, graph, RandomStream([8, 9])).output
+    full = model(graph, RandomStream([8, 9])).output
     for run in range(2):
-        torch.testing.assert_close(some[run, nodes[run]], everything[run, nodes[run]])
+        torch.testing.assert_close(partial[run, nodes[run]], full[run, nodes[run]])
         others = [node for node in range(NODES) if node not in nodes[run]]
-        assert (some[run, others] == 0).all()
+        assert (partial[run, others] == 0).all()
 
 
-def test_ppnp_refuses_a_graph_that_would_not_fit_before_it_allocates():
+def test_ppnp_rejects_a_graph_that_does_not_fit_into_memory():
     nodes = 5_000_000
-    alone = Graph(sparse.csr_matrix((nodes, nodes)), features=np.ones((nodes, 1)), labels=np.arange(nodes) % 2)
-    graph = DeviceGraph.from_graph(alone)
+    large = Graph(sparse.csr_matrix((nodes, nodes)), features=np.ones((nodes, 1)), labels=np.arange(nodes) % 2)
+    graph = DeviceGraph.from_graph(large)
     with pytest.raises(InvalidInput, match=r"5,000,000 x 5,000,000 numbers, which needs 300,000,000,000,000 bytes"):
         PPNPConfig().build(graph, RandomStream([1]))
 
 
-def test_the_inverse_is_that_of_the_closed_form(graph):
+def test_the_pagerank_matrix_is_the_closed_form(graph):
     a = (graph.adjacency.normalized @ torch.eye(NODES)[None])[0]
     expected = 0.3 * torch.linalg.inv(torch.eye(NODES) - 0.7 * a)
     torch.testing.assert_close(pagerank_matrix(graph.adjacency, 0.3), expected)
 
 
-def test_the_inverse_is_found_once_for_a_graph_and_a_teleport(graph):
+def test_the_pagerank_matrix_is_cached_for_a_graph_and_a_teleport(graph):
     first = pagerank_matrix(graph.adjacency, 0.3)
     assert pagerank_matrix(graph.adjacency, 0.3) is first
     assert not torch.allclose(pagerank_matrix(graph.adjacency, 0.2), first)
@@ -217,33 +217,33 @@ def test_the_inverse_is_found_once_for_a_graph_and_a_teleport(graph):
 
 
 @pytest.mark.parametrize("teleport", [0.0, 1e-5])
-def test_ppnp_refuses_a_teleport_that_leaves_nothing_to_invert(teleport):
+def test_ppnp_rejects_a_teleport_that_makes_the_matrix_singular(teleport):
     with pytest.raises(InvalidInput, match=r"teleport must be at least 0\.001 for the matrix to be invertible, got "):
         PPNPConfig(teleport=teleport)
 
 
 def test_ngcn_with_one_head_of_power_one_is_a_gcn(graph):
-    network = two_runs(NGCNConfig(hidden_channels=4, heads=1, min_power=1, max_power=1), graph)
+    model = two_runs(NGCNConfig(hidden_channels=4, heads=1, min_power=1, max_power=1), graph)
     gcn = two_runs(GCNConfig(hidden_channels=4), graph)
-    gcn.w_1.data, gcn.b_1.data = network.w.data[:, 0], network.b.data[:, 0]
-    gcn.w_2.data, gcn.b_2.data = network.v.data[:, 0], network.c.data[:, 0]
-    torch.testing.assert_close(network(graph).output, gcn(graph).output.log_softmax(-1))  # the same probabilities
+    gcn.w_1.data, gcn.b_1.data = model.w.data[:, 0], model.b.data[:, 0]
+    gcn.w_2.data, gcn.b_2.data = model.v.data[:, 0], model.c.data[:, 0]
+    torch.testing.assert_close(model(graph).output, gcn(graph).output.log_softmax(-1))  # the same probabilities
 
 
 def test_ngcn_merges_gcns_over_powers_of_the_matrix(graph):
     """Dense, GCN by GCN: two heads of each power from 0 to 3."""
-    network = two_runs(NGCNConfig(hidden_channels=4, heads=2, max_power=3), graph)
+    model = two_runs(NGCNConfig(hidden_channels=4, heads=2, max_power=3), graph)
     a = (graph.adjacency.normalized @ torch.eye(NODES)[None])[0]
     merged = 0
     for gcn in range(8):
         power = torch.linalg.matrix_power(a, gcn // 2)
-        h = (power @ graph.features @ network.w[:, gcn] + network.b[:, gcn]).relu()
-        z = power @ h @ network.v[:, gcn] + network.c[:, gcn]
-        merged = merged + torch.softmax(network.attention, 1)[:, gcn, None, None] * z.softmax(-1)
-    torch.testing.assert_close(network(graph).output.exp(), merged)
+        h = (power @ graph.features @ model.w[:, gcn] + model.b[:, gcn]).relu()
+        z = power @ h @ model.v[:, gcn] + model.c[:, gcn]
+        merged = merged + torch.softmax(model.attention, 1)[:, gcn, None, None] * z.softmax(-1)
+    torch.testing.assert_close(model(graph).output.exp(), merged)
 
 
-def test_softmax_over_rows_equals_a_dense_one_and_its_gradients_finite_differences(graph):
+def test_edge_softmax_equals_a_dense_softmax_and_its_gradients_finite_differences(graph):
     structure = graph.adjacency.structure
     scores = 30 * torch.randn(2, structure.nnz, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     dense = torch.full((2, NODES, NODES), -torch.inf, dtype=torch.float64)
@@ -253,11 +253,11 @@ def test_softmax_over_rows_equals_a_dense_one_and_its_gradients_finite_differenc
     assert torch.autograd.gradcheck(lambda scores: edge_softmax(structure, scores), scores)
 
 
-def test_gradients_of_pair_sums_equal_finite_differences():
+def test_gradients_of_edge_add_equal_finite_differences():
     structure = DeviceGraph.from_graph(random_graph(6, edges=7)).adjacency.structure
     rows, columns = torch.randn(2, 2, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).unbind()
-    found = edge_add(structure, rows, columns)
-    torch.testing.assert_close(found[1, 3], rows[1, structure.row[3]] + columns[1, structure.col[3]])
+    edge_sums = edge_add(structure, rows, columns)
+    torch.testing.assert_close(edge_sums[1, 3], rows[1, structure.row[3]] + columns[1, structure.col[3]])
     arguments = rows.requires_grad_(), columns.requires_grad_()
     assert torch.autograd.gradcheck(lambda rows, columns: edge_add(structure, rows, columns), arguments)
 
@@ -266,14 +266,14 @@ def test_gradients_of_pair_sums_equal_finite_differences():
 
 
 def path_of_four() -> DeviceGraph:
-    """0 - 1 - 2 - 3: the ends speak of different things, the middle of both."""
+    """0 - 1 - 2 - 3: the ends have different features, the middle none."""
     path = np.diag(np.ones(3), 1)
     features = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
     return DeviceGraph.from_graph(Graph(path + path.T, features=features, labels=np.array([0, 0, 1, 1])))
 
 
 def test_diffused_features_by_hand():
-    """One step with return probability 0.2 on the path: degrees with loops 2, 3, 3, 2."""
+    """One step with return probability 0.2 on the path: degrees with self-loops 2, 3, 3, 2."""
     graph = path_of_four()
     f = diffuse_features(graph, teleport=0.2, steps=1)
     edge = 0.8 / 6**0.5
@@ -285,17 +285,17 @@ def test_ridge_regression_equals_the_closed_form(graph):
     f = diffuse_features(graph, teleport=0.2, steps=3)
     known = torch.full((2, NODES), -1)
     known[0, [0, 3, 5]], known[1, [2, 7, 9, 11]] = torch.tensor([0, 2, 1]), torch.tensor([1, 1, 0, 2])
-    found = ridge_regression(f, known, f.new_zeros(FEATURES, 2, CLASSES), strength=0.5)
+    weights = ridge_regression(f, known, f.new_zeros(FEATURES, 2, CLASSES), strength=0.5)
     for run in range(2):
         labelled = known[run] >= 0
         x, y = f[labelled], torch.eye(CLASSES).double()[known[run][labelled]]
         expected = torch.linalg.solve(x.T @ x + 0.5 * torch.eye(FEATURES), x.T @ y)
-        torch.testing.assert_close(found[:, run], expected, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(weights[:, run], expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("strength", [1e-13, float("nan")])
-def test_equations_that_are_not_solved_are_said(strength):
-    """Directions in which the features differ more and more weakly: without shrinking, no step size suits them all."""
+def test_conjugate_gradients_that_do_not_converge_are_reported(strength):
+    """Features of rapidly decreasing singular values: without regularisation the problem is ill-conditioned."""
     generator = torch.Generator().manual_seed(0)
     random = torch.rand(400, 400, dtype=torch.float64, generator=generator)
     f = torch.linalg.qr(random).Q * torch.logspace(0, -6, 400, dtype=torch.float64)
@@ -304,7 +304,7 @@ def test_equations_that_are_not_solved_are_said(strength):
         ridge_regression(f, known, f.new_zeros(400, 1, 2), strength=strength)
 
 
-def test_a_column_that_is_solved_stands_still_while_others_go_on(monkeypatch):
+def test_a_column_that_has_converged_is_not_updated_while_others_iterate(monkeypatch):
     """A run with twelve labelled nodes, beside one with sixty, which takes more iterations."""
     monkeypatch.setattr("apgcn.models.btfp.CHECK_INTERVAL", 1)
     generator = torch.Generator().manual_seed(0)
@@ -312,57 +312,57 @@ def test_a_column_that_is_solved_stands_still_while_others_go_on(monkeypatch):
     easy, hard = torch.full((1, 60), -1), torch.arange(60)[None] % 2
     easy[0, :12] = torch.arange(12) % 2
     alone = ridge_regression(f, easy, f.new_zeros(20, 1, 2), strength=0.3)
-    beside = ridge_regression(f, torch.cat([easy, hard]), f.new_zeros(20, 2, 2), strength=0.3)
-    torch.testing.assert_close(beside[:, 0], alone[:, 0], rtol=1e-13, atol=0)
+    together = ridge_regression(f, torch.cat([easy, hard]), f.new_zeros(20, 2, 2), strength=0.3)
+    torch.testing.assert_close(together[:, 0], alone[:, 0], rtol=1e-13, atol=0)
 
 
-def test_bootstrapping_does_not_depend_on_the_runs_beside_it():
-    """On a real graph, over ten rounds, where one node that joins too early changes all that follows."""
+def test_bootstrapping_does_not_depend_on_the_other_runs_of_the_batch():
+    """On a real graph, over ten rounds, where one node that is added too early changes all later rounds."""
     cora = clean(load("cora"))
     graph = DeviceGraph.from_graph(cora)
-    z0 = torch.tensor(np.stack([run.split.train for run in benchmark_runs(cora, 2)]))
-    together = BtFPConfig().solve(graph, z0).output
+    train_nodes = torch.tensor(np.stack([run.split.train for run in benchmark_runs(cora, 2)]))
+    together = BtFPConfig().solve(graph, train_nodes).output
     for run in range(2):
-        alone = BtFPConfig().solve(graph, z0[run : run + 1]).output
+        alone = BtFPConfig().solve(graph, train_nodes[run : run + 1]).output
         torch.testing.assert_close(alone[0], together[run], rtol=0, atol=1e-5)
 
 
-def test_the_most_certain_nodes_are_added_as_the_classes_are_shared():
-    """Ten nodes, six predicted 0 and four predicted 1: half of each class, the surest first, known ones untouched."""
+def test_nodes_of_lowest_entropy_are_added_in_proportion_to_the_predicted_classes():
+    """Ten nodes, six predicted 0 and four predicted 1: half of each class, lowest entropy first, known ones kept."""
     margins = torch.tensor([9.0, 5.0, 4.0, 3.0, 2.0, 1.0, 1.5, 2.5, 3.5, 0.5])
     signs = torch.tensor([1.0] * 6 + [-1.0] * 4)
     scores = torch.stack([signs * margins, torch.zeros(10)], dim=1)[None]
     known = torch.full((1, 10), -1)
-    known[0, 0] = 1  # a label that the prediction does not share
-    found = add_confident_labels(known, scores, growth=0.5)
-    assert found.tolist() == [[1, 0, 0, 0, -1, -1, -1, 1, 1, -1]]
+    known[0, 0] = 1  # a label that differs from the prediction
+    extended = add_confident_labels(known, scores, growth=0.5)
+    assert extended.tolist() == [[1, 0, 0, 0, -1, -1, -1, 1, 1, -1]]
 
 
 def test_bootstrapping_by_hand_on_a_path():
-    """Seeds at the ends: the middle is settled in the first round, each node with its own end."""
+    """Training nodes at the ends: the middle is labelled in the first round, each node like the nearer end."""
     graph = path_of_four()
-    z0 = torch.tensor([[0, 3]])
-    outcome = BtFPConfig(rounds=1, growth=0.5, ridge=1.0, max_steps=1).solve(graph, z0)
+    train_nodes = torch.tensor([[0, 3]])
+    outcome = BtFPConfig(rounds=1, growth=0.5, ridge=1.0, max_steps=1).solve(graph, train_nodes)
     f = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])  # the directions of the test above
-    # growth 0.5 of the two nodes of each class is one: nodes 1 and 2 join, so two nodes speak for each class
+    # growth 0.5 of the two nodes of each class is one: nodes 1 and 2 are added, so each class has two nodes
     torch.testing.assert_close(outcome.output[0], 2 / (2 + 1.0) * f)
-    alone = BtFPConfig(rounds=0, ridge=1.0, max_steps=1).solve(graph, z0)
+    alone = BtFPConfig(rounds=0, ridge=1.0, max_steps=1).solve(graph, train_nodes)
     torch.testing.assert_close(alone.output[0], 1 / (1 + 1.0) * f)
 
 
-def test_bootstrapping_sees_no_label_but_those_of_the_training_nodes(graph):
+def test_bootstrapping_uses_the_labels_of_the_training_nodes_only(graph):
     """Neither those of the stopping nodes nor any other."""
-    z0 = torch.tensor([[0, 1, 2, 3]])
-    others = torch.ones(NODES, dtype=torch.bool).index_fill(0, z0[0], False)
+    train_nodes = torch.tensor([[0, 1, 2, 3]])
+    others = torch.ones(NODES, dtype=torch.bool).index_fill(0, train_nodes[0], False)
     changed = replace(graph, labels=torch.where(others, (graph.labels + 1) % CLASSES, graph.labels))
-    assert torch.equal(BtFPConfig().solve(changed, z0).output, BtFPConfig().solve(graph, z0).output)
+    assert torch.equal(BtFPConfig().solve(changed, train_nodes).output, BtFPConfig().solve(graph, train_nodes).output)
 
 
-def test_bootstrapping_agrees_with_a_dense_run_by_run_loop(graph):
+def test_bootstrapping_agrees_with_a_dense_loop_over_runs(graph):
     """The whole algorithm again, in numpy, one run and one node at a time."""
     config = BtFPConfig(rounds=3, growth=0.2, ridge=0.3)
-    z0 = torch.tensor([[0, 1, 2, 3], [4, 5, 6, 7]])
-    found = config.solve(graph, z0).output.numpy()
+    train_nodes = torch.tensor([[0, 1, 2, 3], [4, 5, 6, 7]])
+    actual = config.solve(graph, train_nodes).output.numpy()
 
     a = (graph.adjacency.normalized @ torch.eye(NODES)[None])[0].double().numpy()
     x = graph.features.double().numpy()
@@ -371,78 +371,78 @@ def test_bootstrapping_agrees_with_a_dense_run_by_run_loop(graph):
         z = 0.8 * a @ z + 0.2 * x
     f = z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)
     for run in range(2):
-        known = {node: int(graph.labels[node]) for node in z0[run].tolist()}
-        for round_number in range(4):
+        known = {node: int(graph.labels[node]) for node in train_nodes[run].tolist()}
+        for round_index in range(4):
             nodes = list(known)
             y = np.eye(CLASSES)[[known[node] for node in nodes]]
             scores = f @ np.linalg.solve(f[nodes].T @ f[nodes] + 0.3 * np.eye(FEATURES), f[nodes].T @ y)
             scores[:, y.sum(0) == 0] = -1000
-            if round_number == 3:
+            if round_index == 3:
                 break
-            shares = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
-            entropy = -(shares * np.log(np.maximum(shares, 1e-300))).sum(1)
+            softmax = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+            entropy = -(softmax * np.log(np.maximum(softmax, 1e-300))).sum(1)
             predicted = scores.argmax(1)
             for label in range(CLASSES):
-                wanted = round(0.2 * (predicted == label).sum())
+                count = round(0.2 * (predicted == label).sum())
                 free = [node for node in range(NODES) if node not in known and predicted[node] == label]
-                for node in sorted(free, key=lambda node: entropy[node])[:wanted]:
+                for node in sorted(free, key=lambda node: entropy[node])[:count]:
                     known[node] = label
-        np.testing.assert_allclose(found[run], scores, atol=1e-4)
+        np.testing.assert_allclose(actual[run], scores, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["ap-appnp", "ap-arma"])
-def test_adaptive_propagation_over_the_steps_of_a_rival(name, graph):
-    """Dense: z^k = 0.7 A z^(k-1) W + 0.3 z^0 V; A with loops and W = V = I for APPNP, for ARMA without, and learned."""
-    network = two_runs(MODELS[name](hidden_channels=4, teleport=0.3, max_steps=5), graph)
-    network.propagation.halting_unit.bias.data.fill_(-0.7)
+def test_adaptive_propagation_with_the_steps_of_a_baseline(name, graph):
+    """Dense: z^k = 0.7 A z^(k-1) W + 0.3 z^0 V; for APPNP A with self-loops and W = V = I, for ARMA without, learned."""
+    model = two_runs(MODELS[name](hidden_channels=4, teleport=0.3, max_steps=5), graph)
+    model.propagation.halting_unit.bias.data.fill_(-0.7)
     if name == "ap-appnp":
         a, w, v = graph.adjacency.normalized, torch.eye(CLASSES), torch.eye(CLASSES)
     else:
-        filter = network.propagation.operator
-        a, w, v = graph.adjacency.normalized_without_self_loops, filter.w.softmax(1), filter.v.softmax(1)
+        operator = model.propagation.operator
+        a, w, v = graph.adjacency.normalized_without_self_loops, operator.w.softmax(1), operator.v.softmax(1)
         torch.testing.assert_close(w.sum(1), torch.ones(2, CLASSES))
-    z = [network.predict(graph.features)]
+    z = [model.predict(graph.features)]
     for _ in range(5):
         z.append(0.7 * a.to_dense() @ z[-1] @ w + 0.3 * z[0] @ v)
-    unit = network.propagation.halting_unit
-    h = torch.stack([torch.sigmoid(one @ unit.weight + unit.bias)[..., 0] for one in z[1:]])
+    unit = model.propagation.halting_unit
+    h = torch.stack([torch.sigmoid(z_k @ unit.weight + unit.bias)[..., 0] for z_k in z[1:]])
     steps = halting.halting_steps(h)
     weights = halting.step_weights(h, steps, halting.remainders(h, steps))
-    found = network(graph)
+    actual = model(graph)
     assert 1 < steps.float().mean() < 5
-    assert torch.equal(found.steps, steps)
-    torch.testing.assert_close(found.output, halting.combine(torch.stack(z), weights, steps))
+    assert torch.equal(actual.steps, steps)
+    torch.testing.assert_close(actual.output, halting.combine(torch.stack(z), weights, steps))
 
 
-def test_the_filter_of_ap_arma_learns(graph):
+def test_every_weight_of_the_filter_of_ap_arma_has_a_gradient(graph):
     """Every entry of W and V."""
-    network = two_runs(MODELS["ap-arma"](hidden_channels=4), graph)
-    functional.cross_entropy(network(graph).output.flatten(0, 1), graph.labels.repeat(2)).backward()
-    for weight in (network.propagation.operator.w, network.propagation.operator.v):
+    model = two_runs(MODELS["ap-arma"](hidden_channels=4), graph)
+    functional.cross_entropy(model(graph).output.flatten(0, 1), graph.labels.repeat(2)).backward()
+    for weight in (model.propagation.operator.w, model.propagation.operator.v):
         assert (weight.grad != 0).all()
 
 
-def test_a_class_without_training_nodes_is_never_the_answer():
-    """Where all other scores are negative, its own of zero would be the highest."""
+def test_a_class_without_training_nodes_is_never_predicted():
+    """Where all other scores are negative, its score of zero would be the highest."""
     random = np.random.default_rng(0)
-    alone = Graph(
+    isolated = Graph(
         sparse.csr_matrix((60, 60)),
         features=random.standard_normal((60, 8)),
         labels=np.arange(60) % 2,
         class_names=["a", "b", "unused"],
     )
     for rounds in (0, 3):
-        outcome = BtFPConfig(rounds=rounds).solve(DeviceGraph.from_graph(alone), torch.arange(20)[None])
+        outcome = BtFPConfig(rounds=rounds).solve(DeviceGraph.from_graph(isolated), torch.arange(20)[None])
         assert set(outcome.output[0].argmax(-1).tolist()) == {0, 1}
 
 
 @pytest.mark.parametrize("ridge", [1e-12, 1e60])
-def test_a_ridge_beyond_all_measure_is_told_in_words(ridge):
+def test_an_extreme_ridge_is_rejected(ridge):
     with pytest.raises(InvalidInput, match="ridge must be between 1e-09 and 1e\\+09, got "):
         BtFPConfig(ridge=ridge)
 
 
-def test_features_that_overflow_are_told_in_words():
+def test_features_that_overflow_are_rejected():
     star = sparse.csr_matrix(np.eye(4)[:, :1] @ np.ones((1, 4)))
     huge = Graph(star + star.T, features=np.full((4, 2), 3e38), labels=np.array([0, 1, 0, 1]))
     with pytest.raises(InvalidInput, match="features must be small enough"):

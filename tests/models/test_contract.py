@@ -92,7 +92,7 @@ def test_every_weight_has_a_finite_gradient_from_its_own_run_only(name, graph, a
     model = small_config(name).build(device_graph, RandomStream([1, 2]))
     for parameter in model.parameters():  # a weight initialised at zero may have no gradient
         parameter.data += 0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0))
-    nodes = NodeSet.of([run.split.train for run in make_runs(graph, 2)], device_graph.labels, what="training")
+    nodes = NodeSet.stack([run.split.train for run in make_runs(graph, 2)], device_graph.labels, name="training")
     value = training_loss(model, model(device_graph, RandomStream([3, 4])), nodes, l2=0.01)
     assert value.shape == (2,)
     value[1].backward()
@@ -142,7 +142,7 @@ def test_sparse_and_dense_features_give_the_same_logits(name, graph):
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_weights_can_be_saved_and_loaded(name, graph, tmp_path):
-    from safedevice_graph.torch import load_file
+    from safetensors.torch import load_file
 
     from apgcn._utils.atomic import new_folder
     from apgcn.training.outputs import save
@@ -152,14 +152,14 @@ def test_weights_can_be_saved_and_loaded(name, graph, tmp_path):
         save(folder, results, {})
     device_graph = DeviceGraph.from_graph(graph)
     model = small_config(name).build(device_graph, RandomStream([8, 9]))
-    model.load_state_dict(load_file(tmp_path / "saved" / "weights.safedevice_graph"))
+    model.load_state_dict(load_file(tmp_path / "saved" / "weights.safetensors"))
     with torch.no_grad():
         again = model(device_graph).output.numpy()
     np.testing.assert_allclose(again, np.stack([result.logits for result in results]), rtol=1e-4, atol=1e-5)
 
 
 def test_a_model_without_weights_is_saved_without_weights(graph, tmp_path):
-    from safedevice_graph.torch import load_file
+    from safetensors.torch import load_file
 
     from apgcn._utils.atomic import new_folder
     from apgcn.training.outputs import save
@@ -167,7 +167,7 @@ def test_a_model_without_weights_is_saved_without_weights(graph, tmp_path):
     results = train(graph, make_runs(graph, 2), small_config("btfp"))
     with new_folder(tmp_path / "saved") as folder:
         save(folder, results, {})
-    assert load_file(tmp_path / "saved" / "weights.safedevice_graph") == {}
+    assert load_file(tmp_path / "saved" / "weights.safetensors") == {}
     assert np.load(tmp_path / "saved" / "nodes.npz")["logits"].shape == (2, NODES, 3)
 
 
@@ -249,13 +249,13 @@ def test_a_model_without_weights_has_one_run_per_split():
 
 def test_records_of_an_unregistered_model_can_be_read(tmp_path):
     """A user's model whose defaults are unknown here: its records do not prevent reading the others."""
-    from helpers.fake_records import keep
+    from helpers.fake_records import add_fake_records
 
     from apgcn.benchmark.config import RunConfig
     from apgcn.benchmark.store import Store
 
     store = Store(tmp_path)
-    keep(store, RunConfig.from_preset("cora", "gcn"), [0.8])
+    add_fake_records(store, RunConfig.from_preset("cora", "gcn"), [0.8])
     lines = (tmp_path / "runs.jsonl").read_text()
     foreign = lines.replace('"gcn"', '"mine"').replace("cora/gcn/", "cora/mine/").replace("-gcn-", "-mine-")
     (tmp_path / "runs.jsonl").write_text(lines + foreign)
@@ -280,7 +280,7 @@ def test_numpy_scalars_are_accepted_as_hyperparameters(name, graph):
 def test_invalid_arguments_of_train_are_rejected(graph):
     for arguments, message in (
         (("cora", make_runs(graph, 1), small_config("gcn")), "graph must be a Graph"),
-        ((graph, make_runs(graph, 1), small_config("gcn"), {"max_epochs": 2}), "training must be TrainingSettings"),
+        ((graph, make_runs(graph, 1), small_config("gcn"), {"max_epochs": 2}), "training must be a TrainingConfig"),
     ):
         with pytest.raises(InvalidInput, match=message):
             train(*arguments)

@@ -1,4 +1,4 @@
-"""What does every dropout take? Each setting is switched on alone, and each of its masks made to matter."""
+"""Every dropout of every model: the masks that it draws, each of which must change the output."""
 
 from dataclasses import fields, replace
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ from apgcn.ops.rng import RandomStream
 NODES, FEATURES, HIDDEN, CLASSES = 20, 5, 4, 3
 
 INPUTS = [(NODES, FEATURES), (NODES, HIDDEN)]  # of two layers
-EDGES = "entries of the adjacency, a node's own included"
+EDGES = "nnz of the adjacency, self-loops included"
 HEADS = 8
 MASKS = {
     ("apgcn", "dropout"): INPUTS,
@@ -24,7 +24,7 @@ MASKS = {
     ("vgcn", "dropout"): INPUTS,
     ("vgcn", "edge_dropout"): [(2, EDGES)],
     ("gcn", "dropout"): INPUTS,
-    ("gcn", "edge_dropout"): [(2, EDGES)],  # for each layer anew
+    ("gcn", "edge_dropout"): [(2, EDGES)],  # a new mask for each layer
     ("ngcn", "dropout"): [(NODES, FEATURES), (20, NODES, HIDDEN)],  # twenty GCNs: four heads for each of five powers
     ("gat", "dropout"): [(NODES, FEATURES), (HEADS, EDGES), (NODES, HEADS * HIDDEN), (1, EDGES)],  # attention, too
     ("jk", "dropout"): [(NODES, FEATURES), (NODES, HIDDEN), (NODES, HIDDEN), (NODES, 3 * HIDDEN)],
@@ -42,7 +42,7 @@ MASKS = {
     **{(f"ap-{step}", "update_dropout"): [(10, NODES)] for step in ("appnp", "arma")},
 }
 
-WHAT_L2_SHRINKS = {
+L2_PARAMETERS = {
     **{name: {"predict.first.weight"} for name in ("apgcn", "ap-appnp", "ap-arma", "appnp", "ppnp")},
     **{name: {"w_1"} for name in ("vgcn", "gcn")},
     "ngcn": {"w", "v"},
@@ -53,57 +53,58 @@ WHAT_L2_SHRINKS = {
 }
 
 
-class Scripted(RandomStream):
-    """Drops nothing, or all that a part of one of its masks covers; remembers what was asked for."""
+class ScriptedStream(RandomStream):
+    """A random stream that drops nothing, or one slice of one of its masks, and records the requested shapes."""
 
     def __init__(self, dropping: tuple[int, object] | None = None):
         super().__init__([1, 2])
-        self.dropping, self.asked = dropping, []
+        self.dropping, self.requested = dropping, []
 
-    def toss(self, *shape, rate):
+    def packed_dropout_mask(self, *shape, rate):
         mask = torch.full((2, *shape), 1 / (1 - rate))
-        if self.dropping is not None and len(self.asked) == self.dropping[0]:
+        if self.dropping is not None and len(self.requested) == self.dropping[0]:
             mask[:, self.dropping[1]] = 0.0
-        self.asked.append(shape)
-        return SimpleNamespace(shape=shape, fair=False, factor=1 / (1 - rate), factors=lambda: mask)
+        self.requested.append(shape)
+        return SimpleNamespace(shape=shape, is_bit_packed=False, scale=1 / (1 - rate), unpack=lambda: mask)
 
 
 @pytest.fixture(scope="module")
 def graph() -> DeviceGraph:
-    return DeviceGraph.of(random_graph(NODES, edges=30))
+    return DeviceGraph.from_graph(random_graph(NODES, edges=30))
 
 
-def with_only(name, dropout):
+def config_with_one_dropout(name, dropout):
     """The model with one dropout of 0.5 and no other."""
-    kind = MODELS[name]
-    rates = {field.name: 0.0 for field in fields(kind) if field.name.endswith("dropout")}
-    return replace(kind(hidden_channels=HIDDEN), **{**rates, dropout: 0.5})
+    config_class = MODELS[name]
+    rates = {field.name: 0.0 for field in fields(config_class) if field.name.endswith("dropout")}
+    return replace(config_class(hidden_channels=HIDDEN), **{**rates, dropout: 0.5})
 
 
-def test_every_dropout_of_the_catalogue_is_here():
-    there = {(name, field.name) for name, kind in MODELS.items() for field in fields(kind) if "dropout" in field.name}
-    assert there == MASKS.keys()
+def test_every_dropout_of_the_registry_is_tested():
+    configs = MODELS.items()
+    dropouts = {(name, field.name) for name, config in configs for field in fields(config) if "dropout" in field.name}
+    assert dropouts == MASKS.keys()
 
 
 @pytest.mark.parametrize(("name", "dropout"), MASKS)
-def test_each_mask_is_drawn_and_matters(name, dropout, graph):
-    network = with_only(name, dropout).build(graph, RandomStream([1, 2]))
+def test_each_mask_is_drawn_and_changes_the_output(name, dropout, graph):
+    model = config_with_one_dropout(name, dropout).build(graph, RandomStream([1, 2]))
     nnz, shapes = graph.adjacency.structure.nnz, MASKS[name, dropout]
-    rng = Scripted()
-    usual = network(graph, rng).output
-    assert rng.asked == [tuple(nnz if size == EDGES else size for size in shape) for shape in shapes]
-    for number, shape in enumerate(shapes):
-        for part in range(shape[0]) if EDGES in shape else [slice(None)]:  # every step and head has edges of its own
-            found = network(graph, Scripted(dropping=(number, part))).output
-            assert (found - usual).abs().max() > 1e-5, (shape, part)
+    rng = ScriptedStream()
+    expected = model(graph, rng).output
+    assert rng.requested == [tuple(nnz if size == EDGES else size for size in shape) for shape in shapes]
+    for index, shape in enumerate(shapes):
+        for part in range(shape[0]) if EDGES in shape else [slice(None)]:  # every step and head has its own mask
+            output = model(graph, ScriptedStream(dropping=(index, part))).output
+            assert (output - expected).abs().max() > 1e-5, (shape, part)
 
 
-@pytest.mark.parametrize("name", WHAT_L2_SHRINKS)
-def test_l2_shrinks_weights_and_no_biases_of_the_first_layer_or_of_all(name, graph):
-    network = MODELS[name](hidden_channels=HIDDEN).build(graph, RandomStream([1, 2]))
-    l2_parameters = set(network.l2_parameters())
-    assert {key for key, parameter in network.named_parameters() if parameter in l2_parameters} == WHAT_L2_SHRINKS[name]
+@pytest.mark.parametrize("name", L2_PARAMETERS)
+def test_l2_is_on_the_weights_and_not_the_biases_of_the_first_layer_or_of_all(name, graph):
+    model = MODELS[name](hidden_channels=HIDDEN).build(graph, RandomStream([1, 2]))
+    l2_parameters = set(model.l2_parameters())
+    assert {key for key, parameter in model.named_parameters() if parameter in l2_parameters} == L2_PARAMETERS[name]
 
 
-def test_l2_is_known_of_every_model():
-    assert WHAT_L2_SHRINKS.keys() == {name for name, kind in MODELS.items() if kind.has_weights}
+def test_l2_parameters_are_listed_for_every_model():
+    assert L2_PARAMETERS.keys() == {name for name, config in MODELS.items() if config.has_weights}
