@@ -59,7 +59,7 @@ NAMES = set(
     given own loops words share shares whole turned seeds_of tried watched purpose initialisation heard
     texts checks cleaning interrupts leaving noise pattern tensors asking estimator ranks combining compiling parts
     products network clock objective repeating searching solving judging holdout fitting fitted
-    assembling settling extending comparable scope_of standing sweep trials exchange owners behind contents drawing
+    assembling settling extending comparable scope_of standing sweep exchange owners behind contents drawing
     spreadsheet peers starting filling watching
     Propagated Listening _asked _written_out Noise Coins loops_for plainly Pattern multiply pair_sums row_softmax
     heard_matrix TwoLayers Given decayed learns by_rows in_loops Pack remember leave Repeated Heard Listeners Asker Work

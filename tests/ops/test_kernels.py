@@ -1,9 +1,13 @@
-"""Written-out loops give what PyTorch's own calls give, forward and backward.
+"""Fused kernels give what the PyTorch reference gives, forward and backward.
 
-Triton's are compiled where there is a GPU, and run by its interpreter where there is none.
+Triton's kernels are compiled where there is a GPU, and run by its interpreter where there is none.
 """
 
+import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +17,9 @@ from scipy import sparse
 from apgcn.nn.layers import MLP, dropout
 from apgcn.nn.operators import NormalizedAdjacency, PageRank
 from apgcn.nn.propagation import AdaptivePropagation
-from apgcn.ops import dispatch as written_out
+from apgcn.ops import dispatch
 from apgcn.ops.device_graph import Adjacency
-from apgcn.ops.dispatch import WIDEST, reference_kernels, select_kernels
+from apgcn.ops.dispatch import MAX_WIDTH, reference_kernels, select_kernels
 from apgcn.ops.rng import RandomStream
 from apgcn.ops.sparse import CSRStructure, SparseMatrix
 
@@ -29,21 +33,21 @@ OPERATORS = {
 
 
 @pytest.fixture(params=["cpu", "gpu"])
-def loops(request, monkeypatch):
-    """The one or the other; Triton's on a GPU where there is one."""
+def kernels(request, monkeypatch):
+    """The kernels of the CPU or of the GPU; Triton's run on a GPU where there is one."""
     pytest.importorskip({"cpu": "numba", "gpu": "triton"}[request.param])
     module = __import__(f"apgcn.ops.kernels.{request.param}", fromlist=["spmm"])
-    monkeypatch.setattr(written_out, "_installed", lambda device: module)
+    monkeypatch.setattr(dispatch, "_load_kernels", lambda device: module)
     return request.param
 
 
 @pytest.fixture
-def device(loops):
-    return "cuda" if loops == "gpu" and torch.cuda.is_available() else "cpu"
+def device(kernels):
+    return "cuda" if kernels == "gpu" and torch.cuda.is_available() else "cpu"
 
 
 def random_graph(seed: int, nodes: int = 23) -> sparse.csr_matrix:
-    """Directed, weighted, with hubs, loops, and nodes that hear nobody."""
+    """Directed, weighted, with hubs, self-loops, and nodes without in-neighbours."""
     rng = np.random.default_rng(seed)
     matrix = sparse.random(nodes, nodes, density=0.15, random_state=rng, format="lil")
     matrix[0], matrix[:, 1] = rng.random(nodes), rng.random((nodes, 1))
@@ -51,129 +55,134 @@ def random_graph(seed: int, nodes: int = 23) -> sparse.csr_matrix:
     return matrix.tocsr().astype(np.float32)
 
 
-def of_both(compute):
-    """What `compute` gives in a written-out loop and plainly: tensors, then the gradients of a weighted sum of them."""
-    answers = []
-    for plain in (False, True):
-        with reference_kernels() if plain else torch.enable_grad():
+def kernel_and_reference(compute):
+    """Pairs of results with kernels and with the reference: outputs, then gradients of a weighted sum of them."""
+    results = []
+    for is_reference in (False, True):
+        with reference_kernels() if is_reference else torch.enable_grad():
             outputs, inputs = compute()
             loss = sum(
-                (one.double() * torch.linspace(-1, 1, one.numel()).to(one).view_as(one)).sum() for one in outputs
+                (output.double() * torch.linspace(-1, 1, output.numel()).to(output).view_as(output)).sum()
+                for output in outputs
             )
-            answers.append([*outputs, *torch.autograd.grad(loss, inputs)])
-    return zip(*answers, strict=True)
+            results.append([*outputs, *torch.autograd.grad(loss, inputs)])
+    return zip(*results, strict=True)
 
 
 @pytest.mark.parametrize(("channels", "runs"), [(1, 1), (3, 3), (10, 2)])
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
-def test_listening_until_halting(loops, device, operator, channels, runs):
-    if loops == "gpu" and device == "cpu" and channels == 1:
+def test_adaptive_propagation_matches_reference(kernels, device, operator, channels, runs):
+    if kernels == "gpu" and device == "cpu" and channels == 1:
         pytest.skip("Triton's interpreter is slow")
     adjacency = Adjacency(random_graph(channels), device=device, dtype=torch.float32)
-    for updates, training in ((0.0, True), (0.5, True), (0.0, False)):
-        check_listening(adjacency, operator, channels, runs, updates=updates, training=training)
+    for dropout_rate, training in ((0.0, True), (0.5, True), (0.0, False)):
+        check_adaptive_propagation(adjacency, operator, channels, runs, update_dropout=dropout_rate, training=training)
 
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
-def test_listening_where_halted_nodes_freeze(loops, device, operator):
+def test_adaptive_propagation_with_frozen_states_matches_reference(kernels, device, operator):
     adjacency = Adjacency(random_graph(3), device=device, dtype=torch.float32)
-    for updates, training in ((0.5, True), (0.0, False)):
-        check_listening(adjacency, operator, 3, 2, updates=updates, training=training, freeze=True)
+    for dropout_rate, training in ((0.5, True), (0.0, False)):
+        check_adaptive_propagation(
+            adjacency, operator, 3, 2, update_dropout=dropout_rate, training=training, freeze=True
+        )
 
 
-def check_listening(adjacency, operator, channels, runs, *, updates, training, max_steps=6, bias=-1, freeze=False):
+def check_adaptive_propagation(
+    adjacency, operator, channels, runs, *, update_dropout, training, max_steps=6, bias=-1, freeze=False
+):
     def rng():
         return RandomStream(range(runs), device=adjacency.weights.device)
 
-    z0 = 3 * torch.randn(runs, adjacency.nodes, channels, generator=torch.manual_seed(1))
+    z0 = 3 * torch.randn(runs, adjacency.num_nodes, channels, generator=torch.manual_seed(1))
     z0 = z0.to(adjacency.weights).requires_grad_()
     layer = AdaptivePropagation(
         operator,
         channels=channels,
         rng=rng(),
         max_steps=max_steps,
-        update_dropout=updates,
+        update_dropout=update_dropout,
         freeze_halted=freeze,
     )
     layer.halting_unit.weight.data.abs_().add_(2 / channels)  # nodes stop at different steps
     layer.halting_unit.bias.data.fill_(bias)
-    taken = []
+    all_steps = []
 
     def compute():
         output, steps, remainder = layer(z0, adjacency, rng() if training else None)
-        taken.append(steps)
+        all_steps.append(steps)
         return [output, remainder], [z0, *layer.halting_unit.parameters()]
 
-    for fast, plain in of_both(compute):
-        torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
-    assert torch.equal(*taken)
-    assert len(taken[0].unique()) > 1, "a test in which all nodes stop together shows little"
+    for fused, reference in kernel_and_reference(compute):
+        torch.testing.assert_close(fused, reference, rtol=1e-4, atol=1e-5)
+    assert torch.equal(*all_steps)
+    assert len(all_steps[0].unique()) > 1, "the test needs nodes that stop at different steps"
 
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
-def test_some_nodes_get_what_they_would_get_with_all(loops, device, operator, monkeypatch):
-    """And when all of these have halted, nobody listens any more."""
+def test_results_of_some_nodes_equal_those_of_all_nodes(kernels, device, operator, monkeypatch):
+    """And propagation ends when all of these have halted."""
     adjacency = Adjacency(random_graph(4), device=device, dtype=torch.float32)
     layer = AdaptivePropagation(operator, channels=3, rng=RandomStream([1, 2], device=device), max_steps=8)
-    module, listened = written_out._installed("cpu"), []
+    module, states = dispatch._load_kernels("cpu"), []
     propagate = module.propagate
-    monkeypatch.setattr(module, "propagate", lambda *given: listened.append(propagate(*given)) or listened[-1])
+    monkeypatch.setattr(module, "propagate", lambda *args: states.append(propagate(*args)) or states[-1])
     layer.halting_unit.weight.data.abs_()
     layer.halting_unit.bias.data.fill_(-1)
-    z0 = 3 * torch.randn(2, adjacency.nodes, 3, generator=torch.manual_seed(1))
+    z0 = 3 * torch.randn(2, adjacency.num_nodes, 3, generator=torch.manual_seed(1))
     z0 = z0.to(device).requires_grad_()
-    everybody = layer(z0, adjacency, RandomStream([5, 6], device=device))
-    early = everybody.steps.argsort(dim=1)[:, :4]
-    assert everybody.steps.gather(1, early).max() < everybody.steps.max()
-    answers = []
-    for given in (layer(z0, adjacency, RandomStream([5, 6], device=device), early), everybody):
-        parts = [part.gather(1, early) for part in (given.steps, given.remainder)]
-        output = given.output.gather(1, early[..., None].expand(-1, -1, 3))
+    all_nodes = layer(z0, adjacency, RandomStream([5, 6], device=device))
+    early = all_nodes.steps.argsort(dim=1)[:, :4]
+    assert all_nodes.steps.gather(1, early).max() < all_nodes.steps.max()
+    results = []
+    for propagated in (layer(z0, adjacency, RandomStream([5, 6], device=device), early), all_nodes):
+        halting = [values.gather(1, early) for values in (propagated.steps, propagated.remainder)]
+        output = propagated.output.gather(1, early[..., None].expand(-1, -1, 3))
         inputs = [z0, *layer.halting_unit.parameters()]
-        answers.append([*parts, output, *torch.autograd.grad(output.square().sum() + parts[1].sum(), inputs)])
-    for some, every in zip(*answers, strict=True):
+        results.append([*halting, output, *torch.autograd.grad(output.square().sum() + halting[1].sum(), inputs)])
+    for some, every in zip(*results, strict=True):
         torch.testing.assert_close(some, every, rtol=1e-4, atol=1e-6)
-    of_all, of_some = (z.abs().amax((2, 3)) > 0 for z, *_ in listened)  # (runs, steps + 1)
-    last = everybody.steps.gather(1, early).max(1).values
-    assert of_some.sum(1).tolist() == (last + 1).tolist()  # z^0 to z^K
-    assert of_all.sum(1).tolist() == (everybody.steps.max(1).values + 1).tolist()
+    all_computed, some_computed = (z.abs().amax((2, 3)) > 0 for z, *_ in states)  # (runs, steps + 1)
+    last = all_nodes.steps.gather(1, early).max(1).values
+    assert some_computed.sum(1).tolist() == (last + 1).tolist()  # z^0 to z^K
+    assert all_computed.sum(1).tolist() == (all_nodes.steps.max(1).values + 1).tolist()
 
 
-def test_some_nodes_get_what_they_would_get_with_all_where_others_freeze(loops, device):
+def test_results_of_some_nodes_equal_those_of_all_nodes_with_frozen_states(kernels, device):
     adjacency = Adjacency(random_graph(4), device=device, dtype=torch.float32)
     layer = AdaptivePropagation(
         NormalizedAdjacency(), channels=3, rng=RandomStream([1, 2], device=device), max_steps=8, freeze_halted=True
     )
     layer.halting_unit.weight.data.abs_()
     layer.halting_unit.bias.data.fill_(-1)
-    z0 = 3 * torch.randn(2, adjacency.nodes, 3, generator=torch.manual_seed(1))
+    z0 = 3 * torch.randn(2, adjacency.num_nodes, 3, generator=torch.manual_seed(1))
     z0 = z0.to(device).requires_grad_()
     early = layer(z0, adjacency, RandomStream([5, 6], device=device)).steps.argsort(dim=1)[:, :4]
-    answers = []
+    results = []
     for nodes in (None, early):
-        given = layer(z0, adjacency, RandomStream([5, 6], device=device), nodes)
-        output = given.output.gather(1, early[..., None].expand(-1, -1, 3))
-        cost = given.cost.gather(1, early)
+        propagated = layer(z0, adjacency, RandomStream([5, 6], device=device), nodes)
+        output = propagated.output.gather(1, early[..., None].expand(-1, -1, 3))
+        cost = propagated.cost.gather(1, early)
         gradients = torch.autograd.grad(output.square().sum() + cost.sum(), [z0, *layer.halting_unit.parameters()])
-        answers.append([output, cost, *gradients])
-    for every, some in zip(*answers, strict=True):
+        results.append([output, cost, *gradients])
+    for every, some in zip(*results, strict=True):
         torch.testing.assert_close(some, every, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.5, 0.3])
 @pytest.mark.parametrize("hidden_channels", [5, 16, 64, 70])
-def test_two_layers_over_sparse_features(loops, device, hidden_channels, rate):
+def test_mlp_over_sparse_features_matches_reference(kernels, device, hidden_channels, rate):
     features = sparse.random(19, 31, density=0.2, random_state=np.random.default_rng(1), format="csr", dtype=np.float32)
     x = SparseMatrix(CSRStructure(features, device=device), torch.as_tensor(features.data, device=device))
-    layers = MLP(31, hidden_channels, 4, rate=rate, rng=RandomStream([1, 2], device=device))
+    layers = MLP(31, hidden_channels, 4, dropout=rate, rng=RandomStream([1, 2], device=device))
     for rng in (lambda: RandomStream([3, 4], device=device), lambda: None):
-        for fast, plain in of_both(lambda rng=rng: ([layers(x, rng())], list(layers.parameters()))):
-            torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
+        for fused, reference in kernel_and_reference(lambda rng=rng: ([layers(x, rng())], list(layers.parameters()))):
+            torch.testing.assert_close(fused, reference, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("channels", [1, 16, 33, 70])
 @pytest.mark.parametrize("shared", [True, False])
-def test_products(loops, device, shared, channels):
+def test_spmm_matches_reference(kernels, device, shared, channels):
     rectangle = sparse.random(12, 9, density=0.3, random_state=np.random.default_rng(2), format="csr")
     structure = CSRStructure(rectangle, device=device)
     torch.manual_seed(0)
@@ -184,58 +193,60 @@ def test_products(loops, device, shared, channels):
         def compute(rate=rate):
             return [dropout(SparseMatrix(structure, values), rate, RandomStream([1, 2], device=device)) @ x], [x]
 
-        for fast, plain in of_both(compute):
-            torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
+        for fused, reference in kernel_and_reference(compute):
+            torch.testing.assert_close(fused, reference, rtol=1e-4, atol=1e-5)
 
 
-def test_every_run_is_computed_as_if_alone(loops, device):
+def test_every_run_is_computed_as_if_alone(kernels, device):
     adjacency = Adjacency(random_graph(3), device=device, dtype=torch.float32)
     layer = AdaptivePropagation(NormalizedAdjacency(), channels=4, rng=RandomStream([1, 1, 1], device=device))
-    z0 = torch.rand(3, adjacency.nodes, 4, device=device)
+    z0 = torch.rand(3, adjacency.num_nodes, 4, device=device)
     together = layer(z0, adjacency, RandomStream([7, 8, 9], device=device)).output
     single = AdaptivePropagation(NormalizedAdjacency(), channels=4, rng=RandomStream([1], device=device))
     alone = single(z0[1:2], adjacency, RandomStream([8], device=device)).output
     assert torch.equal(together[1:2], alone)
 
 
-def test_steps_over_many_rows_ask_for_them_ahead(monkeypatch):
+def test_adaptive_propagation_with_prefetching_matches_reference(monkeypatch):
     cpu = pytest.importorskip("apgcn.ops.kernels.cpu.propagation")
-    monkeypatch.setattr(cpu, "LARGE", 0)
+    monkeypatch.setattr(cpu, "PREFETCH_SIZE", 0)
     adjacency = Adjacency(random_graph(2), device="cpu", dtype=torch.float32)
-    check_listening(adjacency, OPERATORS["teleport"], 20, 2, updates=0.5, training=True)
+    check_adaptive_propagation(adjacency, OPERATORS["teleport"], 20, 2, update_dropout=0.5, training=True)
 
 
-def test_one_step_is_enough(loops, device):
+def test_a_single_step_matches_reference(kernels, device):
     adjacency = Adjacency(random_graph(2), device=device, dtype=torch.float32)
     layer = AdaptivePropagation(NormalizedAdjacency(), channels=2, rng=RandomStream([1], device=device), max_steps=1)
-    z0 = torch.rand(1, adjacency.nodes, 2, requires_grad=True, device=device)
-    for fast, plain in of_both(lambda: ([layer(z0, adjacency, RandomStream([3], device=device)).output], [z0])):
-        torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-6)
+    z0 = torch.rand(1, adjacency.num_nodes, 2, requires_grad=True, device=device)
+    for fused, reference in kernel_and_reference(
+        lambda: ([layer(z0, adjacency, RandomStream([3], device=device)).output], [z0])
+    ):
+        torch.testing.assert_close(fused, reference, rtol=1e-4, atol=1e-6)
 
 
-def test_features_of_which_none_is_stored(loops, device):
+def test_mlp_over_features_without_entries_matches_reference(kernels, device):
     structure = CSRStructure(sparse.csr_matrix((5, 3), dtype=np.float32), device=device)
     x = SparseMatrix(structure, torch.empty(0, device=device))
-    layers = MLP(3, 16, 2, rate=0.5, rng=RandomStream([1, 2], device=device))
+    layers = MLP(3, 16, 2, dropout=0.5, rng=RandomStream([1, 2], device=device))
     for rng in (lambda: RandomStream([3, 4], device=device), lambda: None):
-        for fast, plain in of_both(lambda rng=rng: ([layers(x, rng())], list(layers.parameters()))):
-            torch.testing.assert_close(fast, plain)
+        for fused, reference in kernel_and_reference(lambda rng=rng: ([layers(x, rng())], list(layers.parameters()))):
+            torch.testing.assert_close(fused, reference)
 
 
-def test_a_layer_wider_than_registers_goes_the_plain_way():
-    assert select_kernels(torch.ones(1), rows=1, width=WIDEST + 1) is None
+def test_a_layer_wider_than_registers_uses_the_reference():
+    assert select_kernels(torch.ones(1), rows=1, width=MAX_WIDTH + 1) is None
 
 
-def test_features_with_a_gradient_get_it(loops, device):
+def test_sparse_features_that_require_a_gradient_get_it(kernels, device):
     features = sparse.random(9, 7, density=0.4, random_state=np.random.default_rng(1), format="csr", dtype=np.float32)
     values = torch.as_tensor(features.data, device=device).requires_grad_()
-    layers = MLP(7, 16, 2, rate=0.0, rng=RandomStream([1], device=device))
+    layers = MLP(7, 16, 2, dropout=0.0, rng=RandomStream([1], device=device))
     layers(SparseMatrix(CSRStructure(features, device=device), values)).square().sum().backward()
     assert values.grad is not None
     assert values.grad.abs().sum() > 0
 
 
-def test_double_precision_goes_the_plain_way(loops, device):
+def test_double_precision_uses_the_reference(kernels, device):
     single = torch.ones(1, device=device)
     assert select_kernels(single, rows=1, width=1) is not None
     assert select_kernels(single.double(), rows=1, width=1) is None
@@ -243,75 +254,118 @@ def test_double_precision_goes_the_plain_way(loops, device):
         assert select_kernels(single, rows=1, width=1) is None
 
 
-def test_words_of_a_tape(loops, device):
-    """Also beyond what one program reads, and in the middle of a tape."""
+def test_random_bits_match_reference(kernels, device):
+    """Also for more numbers than one GPU program computes, and in the middle of a stream."""
     starts = [0, 12345, 2**64 - 1]
     for count in (1, 1500):
-        fast, plain = RandomStream(starts, device=device), RandomStream(starts, device=device)
+        fused, reference = RandomStream(starts, device=device), RandomStream(starts, device=device)
         for epoch in (0, 3):
-            fast.seek(epoch)
-            plain.seek(epoch)
+            fused.seek(epoch)
+            reference.seek(epoch)
             for _ in range(2):
                 with reference_kernels():
-                    expected = plain.random_bits(count)
-                assert torch.equal(fast.random_bits(count), expected)
+                    expected = reference.random_bits(count)
+                assert torch.equal(fused.random_bits(count), expected)
 
 
-def test_rows_that_a_warp_has_for_itself_and_more_steps_than_bits(loops, device):
-    """A hub, rows wider than what is handled at once, and, of a GPU's loops, more steps than a word has bits."""
+def test_long_rows_and_more_steps_than_mask_bits_match_reference(kernels, device):
+    """A hub, more channels than a program handles at once, and, on a GPU, more steps than a number has mask bits."""
     rng = np.random.default_rng(0)
     matrix = sparse.random(90, 90, density=0.02, random_state=rng, format="lil", dtype=np.float32)
     matrix[3], matrix[:, 4] = 1, 0.5
     adjacency = Adjacency(matrix.tocsr(), device=device, dtype=torch.float32)
-    assert adjacency.structure.straight.heavy == 1
-    check_listening(adjacency, OPERATORS["half dropped"], 3, 1, updates=0.0, training=True, max_steps=6)
-    check_listening(adjacency, OPERATORS["half dropped"], 70, 1, updates=0.0, training=True, max_steps=2)
-    if loops == "gpu":
-        check_listening(adjacency, OPERATORS["some dropped"], 2, 1, updates=0.0, training=True, max_steps=34, bias=-4)
+    assert adjacency.structure.csr.long_rows == 1
+    check_adaptive_propagation(
+        adjacency, OPERATORS["half dropped"], 3, 1, update_dropout=0.0, training=True, max_steps=6
+    )
+    check_adaptive_propagation(
+        adjacency, OPERATORS["half dropped"], 70, 1, update_dropout=0.0, training=True, max_steps=2
+    )
+    if kernels == "gpu":
+        check_adaptive_propagation(
+            adjacency, OPERATORS["some dropped"], 2, 1, update_dropout=0.0, training=True, max_steps=34, bias=-4
+        )
 
 
 @pytest.mark.parametrize("error", [RuntimeError("Failed to find C compiler"), ImportError("no such library")])
-def test_loops_that_do_not_work_are_told_once_and_done_without(error, monkeypatch):
+def test_kernels_that_do_not_work_cause_one_warning_and_the_reference_is_used(error, monkeypatch):
     def broken(module):
         raise error
 
-    monkeypatch.setattr(written_out, "import_module", broken)
-    written_out._installed.cache_clear()
+    monkeypatch.setattr(dispatch, "import_module", broken)
+    dispatch._load_kernels.cache_clear()
     try:
         with pytest.warns(UserWarning, match=f"numba is installed but does not work, so training is slow: {error}"):
             assert select_kernels(torch.ones(1), rows=1, width=1) is None
         assert RandomStream([1]).random_bits(3).shape == (1, 3)
     finally:
-        written_out._installed.cache_clear()
+        dispatch._load_kernels.cache_clear()
 
 
-def test_a_gpu_counts_places_in_32_bits(monkeypatch):
-    monkeypatch.setattr(written_out, "_installed", lambda device: written_out)
+def test_gpu_kernels_index_matrices_with_32_bits(monkeypatch):
+    monkeypatch.setattr(dispatch, "_load_kernels", lambda device: dispatch)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
 
-    class OnGpu:
+    class GPUTensor:
         device, dtype = torch.device("cuda", 0), torch.float32
 
-    assert select_kernels(OnGpu(), rows=2**25, width=63) is not None
-    assert select_kernels(OnGpu(), rows=2**25, width=64) is None
-    OnGpu.device = torch.device("cuda", 1)  # another one than the present
-    assert select_kernels(OnGpu(), rows=1, width=1) is None
+    assert select_kernels(GPUTensor(), rows=2**25, width=63) is not None
+    assert select_kernels(GPUTensor(), rows=2**25, width=64) is None
+    GPUTensor.device = torch.device("cuda", 1)  # not the current GPU
+    assert select_kernels(GPUTensor(), rows=1, width=1) is None
 
 
-def test_a_signal_waits_until_loops_are_imported(monkeypatch):
-    """Python loses an exception that comes up in a callback of an import."""
+def test_a_signal_waits_until_kernels_are_imported(monkeypatch):
+    """Python loses an exception that is raised in a callback of an import."""
     imported = []
 
     def interrupted(module):
         signal.raise_signal(signal.SIGINT)
         imported.append(module)
-        return written_out
+        return dispatch
 
-    monkeypatch.setattr(written_out, "import_module", interrupted)
-    written_out._installed.cache_clear()
+    monkeypatch.setattr(dispatch, "import_module", interrupted)
+    dispatch._load_kernels.cache_clear()
     try:
         with pytest.raises(KeyboardInterrupt):
             select_kernels(torch.ones(1), rows=1, width=1)
         assert imported == ["apgcn.ops.kernels.cpu"]
     finally:
-        written_out._installed.cache_clear()
+        dispatch._load_kernels.cache_clear()
+
+
+COMPILE = """
+import numpy as np
+from cpu_kernels.spmm import _spmm_kernels
+indptr, indices, values = np.array([0, 1], "u4"), np.array([0], "u4"), np.array([[3.0]], "f4")
+dense, output = np.ones((1, 1, 16), "f4"), np.empty((1, 1, 16), "f4")
+product, _ = _spmm_kernels(16)
+product(indptr, indices, values, dense, output, 1)
+dispatcher = next(cell.cell_contents for cell in product.__closure__ if hasattr(cell.cell_contents, "stats"))
+print(output[0, 0, 0], sum(dispatcher.stats.cache_hits.values()))
+"""
+
+
+def test_cached_kernels_are_recompiled_when_simd_rows_changes(tmp_path):
+    """numba itself looks only at the file of the kernel, into which `simd_rows` is inlined."""
+    pytest.importorskip("numba")
+    package = tmp_path / "cpu_kernels"
+    package.mkdir()
+    source = Path(dispatch.__file__).parent / "kernels" / "cpu"
+    for file in source.glob("*.py"):
+        text = file.read_text() if file.name != "__init__.py" else ""
+        (package / file.name).write_text(text.replace("apgcn.ops.kernels.cpu", "cpu_kernels"))
+
+    def product_and_cache_hits() -> str:
+        command = [sys.executable, "-c", COMPILE]
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.check_output(command, cwd=tmp_path, env=environment, text=True).strip()
+
+    assert product_and_cache_hits() == "3.0 0"
+    assert product_and_cache_hits() == "3.0 1"
+    simd_rows = package / "simd_rows.py"
+    text = simd_rows.read_text()
+    edited = text.replace("builder.fadd(builder.fmul(a, x,", "builder.fadd(builder.fadd(a, x,")  # a + x + y
+    assert edited != text
+    simd_rows.write_text(edited)
+    assert product_and_cache_hits() == "4.0 0"

@@ -1,34 +1,34 @@
 import pytest
 import torch
 
-from apgcn.ops.rng import GAMMA, MULTIPLIERS, WORDS_PER_EPOCH, RandomStream, derive_seed, dropout_scale
+from apgcn.ops.rng import EPOCH_STRIDE, GAMMA, MULTIPLIERS, RandomStream, derive_seed, dropout_scale
 
 RATES = [0.0, 0.1, 0.5, 0.6, 0.9]
 
 
 def splitmix64(start: int, number: int) -> int:
-    """The published generator, in whole numbers of any size."""
-    word = (start + number * GAMMA) % 2**64
+    """The published generator, in integers of any size."""
+    bits = (start + number * GAMMA) % 2**64
     for shift, multiplier in zip((30, 27), MULTIPLIERS, strict=True):
-        word = ((word ^ (word >> shift)) * multiplier) % 2**64
-    return word ^ (word >> 31)
+        bits = ((bits ^ (bits >> shift)) * multiplier) % 2**64
+    return bits ^ (bits >> 31)
 
 
-def test_words_are_those_of_splitmix64():
+def test_random_bits_are_those_of_splitmix64():
     assert splitmix64(0, 1) == 0xE220A8397B1DCDAF  # the generator's first output for seed 0, as published
     rng = RandomStream([0, 12345, 2**64 - 1])
-    words = [[word % 2**64 for word in row] for row in rng.random_bits(50).tolist()]
-    assert words == [[splitmix64(start, number) for number in range(50)] for start in (0, 12345, 2**64 - 1)]
+    bits = [[number % 2**64 for number in row] for row in rng.random_bits(50).tolist()]
+    assert bits == [[splitmix64(start, number) for number in range(50)] for start in (0, 12345, 2**64 - 1)]
 
 
-def test_the_tape_goes_on_and_an_epoch_begins_at_its_own_place():
+def test_a_stream_continues_and_each_epoch_has_its_own_start():
     rng = RandomStream([3])
     assert torch.equal(torch.cat([rng.random_bits(5), rng.random_bits(7)], dim=1), RandomStream([3]).random_bits(12))
     rng.seek(2)
-    assert rng.random_bits(1).item() % 2**64 == splitmix64(3, 2 * WORDS_PER_EPOCH)
+    assert rng.random_bits(1).item() % 2**64 == splitmix64(3, 2 * EPOCH_STRIDE)
 
 
-def test_a_run_hears_the_same_noise_in_any_company():
+def test_random_numbers_of_a_run_do_not_depend_on_its_batch():
     together, alone = RandomStream([1, 2, 3]), RandomStream([2])
     assert torch.equal(together.dropout_mask(4, 5, rate=0.5)[1], alone.dropout_mask(4, 5, rate=0.5)[0])
     together.select(torch.tensor([1, 2]))
@@ -46,15 +46,15 @@ def test_dropout_masks_have_their_rate_and_keep_the_expectation(rate):
     assert abs(mask.double().mean().item() - 1) < 0.02
 
 
-def test_coins_are_fair_everywhere_and_do_not_follow_each_other():
-    """Every bit of a word is used, so every position of the mask is looked at on its own."""
-    mask = RandomStream(range(4000)).dropout_mask(124, rate=0.5) / 2  # 4000 tapes x two words' coins
+def test_every_bit_of_a_mask_is_unbiased_and_uncorrelated_with_others():
+    """Every bit of a random number is used, so every position of the mask is tested on its own."""
+    mask = RandomStream(range(4000)).dropout_mask(124, rate=0.5) / 2  # 4000 streams x the bits of two numbers
     assert ((mask.mean(0) - 0.5).abs() < 5 * 0.5 / 4000**0.5).all()
-    together = torch.corrcoef(mask.T) - torch.eye(124)
-    assert together.abs().max() < 6 / 4000**0.5
+    correlations = torch.corrcoef(mask.T) - torch.eye(124)
+    assert correlations.abs().max() < 6 / 4000**0.5
 
 
-def test_uniform_numbers_fill_the_interval():
+def test_uniform_numbers_fill_the_unit_interval():
     numbers = RandomStream([9]).uniform(200_000)[0].double()
     assert numbers.min() >= 0
     assert numbers.max() < 1
@@ -62,7 +62,7 @@ def test_uniform_numbers_fill_the_interval():
     assert abs(numbers.var() - 1 / 12) < 0.002
 
 
-def test_seeds_depend_on_every_part():
+def test_derived_seeds_depend_on_every_key():
     assert (
         len(
             {

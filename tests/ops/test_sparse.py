@@ -8,11 +8,11 @@ from apgcn.ops.sparse import CSRStructure, SparseMatrix
 RECTANGLE = sparse.random(6, 4, density=0.4, random_state=np.random.default_rng(1), format="csr")
 
 
-def dense_of(matrix: SparseMatrix) -> torch.Tensor:
+def to_dense(matrix: SparseMatrix) -> torch.Tensor:
     """(runs, rows, columns), entry by entry."""
     values = torch.atleast_2d(matrix.values)
     dense = values.new_zeros(len(values), *matrix.structure.shape)
-    for entry, (row, column) in enumerate(zip(matrix.structure.rows, matrix.structure.columns, strict=True)):
+    for entry, (row, column) in enumerate(zip(matrix.structure.row, matrix.structure.col, strict=True)):
         dense[:, row, column] = values[:, entry]
     return dense
 
@@ -24,8 +24,8 @@ def test_products_equal_dense_ones(runs, shared):
     torch.manual_seed(0)
     values = torch.randn(structure.nnz) if shared else torch.randn(runs, structure.nnz)
     matrix, x = SparseMatrix(structure, values), torch.randn(runs, 4, 5)
-    torch.testing.assert_close(matrix @ x, dense_of(matrix) @ x)
-    torch.testing.assert_close(matrix.row_sums(), dense_of(matrix).sum(-1).reshape(*values.shape[:-1], -1))
+    torch.testing.assert_close(matrix @ x, to_dense(matrix) @ x)
+    torch.testing.assert_close(matrix.row_sums(), to_dense(matrix).sum(-1).reshape(*values.shape[:-1], -1))
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -37,7 +37,7 @@ def test_gradients_equal_finite_differences(shared):
     assert torch.autograd.gradcheck(lambda values, x: SparseMatrix(structure, values) @ x, (values, x))
 
 
-def test_fewer_runs_than_before_use_the_first_blocks():
+def test_fewer_runs_than_before_use_a_prefix_of_the_block_diagonal():
     structure = CSRStructure(RECTANGLE)
     torch.manual_seed(0)
     values, x = torch.randn(5, structure.nnz), torch.randn(5, 4, 2)

@@ -1,4 +1,4 @@
-"""What does training need of a graph, on a device?"""
+"""A graph as tensors on a device: features, adjacency and labels."""
 
 from __future__ import annotations
 
@@ -17,90 +17,116 @@ from apgcn.ops.sparse import CSRStructure, SparseMatrix
 
 
 class Adjacency:
-    """Who hears whom, every node itself included: A + I, where a self-loop in A counts as the one in I.
+    """The adjacency matrix with self-loops, A + I; a self-loop in A is replaced by that of I.
+
+    Parameters
+    ----------
+    adjacency : scipy.sparse.csr_matrix
+        Entry (i, j) is the weight of the edge from i to j.
+    device : torch.device or str
+    dtype : torch.dtype
 
     Attributes
     ----------
-    pattern : Pattern
-        Row i lists the nodes that i hears.
-    weights : Tensor of shape (entries,)
-        The weight of each edge, 1 for a node's own entry.
-    loops : Tensor of shape (entries,)
-        1 at each node's own entry, 0 elsewhere.
-    exchange : Exchange or None
-        Where not all rows are here: how those of other processes come, see `distributed`.
+    structure : CSRStructure
+        Row i lists the in-neighbours of node i, and i itself.
+    weights : Tensor of shape (nnz,)
+        The weight of each edge, 1 for a self-loop.
+    self_loops : Tensor of shape (nnz,)
+        1 for a self-loop, 0 elsewhere.
+    halo : HaloExchange or None
+        In distributed training: how the rows of halo nodes arrive from other processes, see `distributed`.
     """
 
-    exchange: Any = None
+    halo: Any = None
 
     def __init__(self, adjacency: sparse.csr_matrix, *, device: torch.device | str, dtype: torch.dtype):
-        heard = adjacency_with_self_loops(adjacency)
-        self.structure = CSRStructure(heard, device=device)
-        self.weights = torch.as_tensor(heard.data, device=device, dtype=dtype)
-        self.loops = (self.structure.rows == self.structure.columns).to(dtype)
+        matrix = adjacency_with_self_loops(adjacency)
+        self.structure = CSRStructure(matrix, device=device)
+        self.weights = torch.as_tensor(matrix.data, device=device, dtype=dtype)
+        self.self_loops = (self.structure.row == self.structure.col).to(dtype)
 
     @property
-    def nodes(self) -> int:
+    def num_nodes(self) -> int:
         return self.structure.shape[0]
 
     @cached_property
     def normalized(self) -> SparseMatrix:
-        """D^-1/2 (A + I) D^-1/2 of the whole graph, with D the row sums of A + I."""
+        """D^-1/2 (A + I) D^-1/2 of the full graph, with D the row sums of A + I."""
         return self.normalize([self.weights])[0]
 
     @cached_property
     def normalized_without_self_loops(self) -> SparseMatrix:
-        """D^-1/2 A D^-1/2, with D the row sums of A, or 1 for who hears nobody but may be heard (directed edges)."""
-        weights = self.weights * (1 - self.loops)
-        sums = SparseMatrix(self.structure, weights).row_sums()
-        return self.scaled([weights], [sums.masked_fill(sums == 0, 1).rsqrt()])[0]
+        """D^-1/2 A D^-1/2, with D the row sums of A, or 1 for a node without in-neighbours.
+
+        Such a node may still be the in-neighbour of others, where edges are directed.
+        """
+        weights = self.weights * (1 - self.self_loops)
+        degree = SparseMatrix(self.structure, weights).row_sums()
+        return self.scale_symmetric([weights], [degree.masked_fill(degree == 0, 1).rsqrt()])[0]
 
     def normalize(self, weights: Sequence[Tensor]) -> list[SparseMatrix]:
-        """D^-1/2 W D^-1/2 of several sets of weights, with D the row sums of each W, which must be positive."""
-        return self.scaled(weights, [SparseMatrix(self.structure, one).row_sums().rsqrt() for one in weights])
+        """Return D^-1/2 W D^-1/2 for several sets of edge weights W.
 
-    def scaled(self, weights: Sequence[Tensor], scales: Sequence[Tensor]) -> list[SparseMatrix]:
-        """Several sets of weights, rows and columns of each times a number of every node."""
+        D holds the row sums of each W, which must be positive.
+        """
+        deg_inv_sqrt = [SparseMatrix(self.structure, values).row_sums().rsqrt() for values in weights]
+        return self.scale_symmetric(weights, deg_inv_sqrt)
+
+    def scale_symmetric(self, weights: Sequence[Tensor], scales: Sequence[Tensor]) -> list[SparseMatrix]:
+        """Return S W S for several sets of edge weights W and diagonals S.
+
+        Shapes
+        ------
+        weights : each (nnz,) or (runs, nnz)
+        scales : each (nodes,) or (runs, nodes)
+        """
         matrices = []
         for values, scale in zip(weights, scales, strict=True):
-            to_row, to_column = (scale.index_select(-1, end) for end in (self.structure.rows, self.structure.columns))
-            matrices.append(SparseMatrix(self.structure, values * to_row * to_column))
+            row_scale = scale.index_select(-1, self.structure.row)
+            col_scale = scale.index_select(-1, self.structure.col)
+            matrices.append(SparseMatrix(self.structure, values * row_scale * col_scale))
         return matrices
 
 
 def adjacency_with_self_loops(adjacency: sparse.csr_matrix) -> sparse.csr_matrix:
-    """Row i lists whom i hears: an edge from i to j is heard by j, and everybody hears itself, with weight 1."""
-    heard = adjacency.T.tocsr()
-    heard = (heard - sparse.diags(heard.diagonal()) + sparse.eye(heard.shape[0])).tocsr()
-    heard.sort_indices()
-    return heard
+    """Return the transposed adjacency matrix with self-loops of weight 1.
+
+    Entry (i, j) of `adjacency` is the edge from i to j, so row i of the result lists the in-neighbours of i.
+    """
+    transposed = adjacency.T.tocsr()
+    matrix = (transposed - sparse.diags(transposed.diagonal()) + sparse.eye(transposed.shape[0])).tocsr()
+    matrix.sort_indices()
+    return matrix
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceGraph:
-    """A graph on a device.
+    """A graph as tensors on a device.
 
     Attributes
     ----------
     features : SparseMatrix or Tensor of shape (nodes, features)
     adjacency : Adjacency
     labels : Tensor of shape (nodes,)
-    classes : int
+    num_classes : int
     """
 
     features: SparseMatrix | Tensor
     adjacency: Adjacency
     labels: Tensor
-    classes: int
+    num_classes: int
 
     @classmethod
-    def of(cls, graph: Graph, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> DeviceGraph:
-        """Lay a graph on a device."""
+    def from_graph(
+        cls, graph: Graph, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
+    ) -> DeviceGraph:
+        """Copy a graph to a device."""
         return cls(
             features=features_to_device(graph.features, device=device, dtype=dtype),
             adjacency=Adjacency(graph.adjacency, device=device, dtype=dtype),
             labels=torch.as_tensor(graph.labels.copy(), device=device),
-            classes=graph.num_classes,
+            num_classes=graph.num_classes,
         )
 
     @property
@@ -111,7 +137,7 @@ class DeviceGraph:
 def features_to_device(
     features: sparse.csr_matrix | np.ndarray, *, device: torch.device | str, dtype: torch.dtype = torch.float32
 ) -> SparseMatrix | Tensor:
-    """Features on a device, sparse or dense as they are."""
+    """Copy features to a device, sparse or dense as they are."""
     if isinstance(features, np.ndarray):
         return torch.as_tensor(features.copy(), device=device, dtype=dtype)
     values = torch.as_tensor(features.data.copy(), device=device, dtype=dtype)

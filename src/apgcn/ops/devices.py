@@ -1,4 +1,4 @@
-"""Which device does a name mean, is it here, and what does it have?"""
+"""Devices: parsing their names, what hardware they are, memory and threads."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import torch
 from apgcn.errors import InvalidInput, MissingDevice
 
 
-def named(name: str) -> torch.device:
-    """The device called `cpu`, `cuda` or `cuda:N`, on whatever machine."""
+def parse_device(name: str) -> torch.device:
+    """Parse `cpu`, `cuda` or `cuda:N`; the device need not exist on this machine."""
     if not re.fullmatch(r"cpu|cuda(:(0|[1-9][0-9]?))?", name):
         raise InvalidInput(f"device must be cpu, cuda or cuda:N, got {name!r}.")
     return torch.device(name)
 
 
-def resolve(name: str) -> torch.device:
-    """The device of this machine called `cpu`, `cuda` or `cuda:N`."""
-    device = named(name)
+def resolve_device(name: str) -> torch.device:
+    """Parse `cpu`, `cuda` or `cuda:N` and check that this machine has the device."""
+    device = parse_device(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise MissingDevice(
             f"device {name} needs a CUDA GPU, but PyTorch sees {torch.cuda.device_count()} here; try cpu."
@@ -34,7 +34,7 @@ def resolve(name: str) -> torch.device:
 
 
 def hardware(device: torch.device) -> str:
-    """The model of the GPU or processor, as it calls itself."""
+    """Return the model name of the GPU or CPU."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     try:
@@ -44,16 +44,20 @@ def hardware(device: torch.device) -> str:
         return platform.processor() or platform.machine()
 
 
-def memory_of(device: torch.device) -> int:
-    """Bytes of memory: what is free on a GPU, or kept free by this process; beside a processor all that we may use."""
+def available_memory(device: torch.device) -> int:
+    """Return the memory that this process may use, in bytes.
+
+    On a GPU: what is free, and what PyTorch's allocator has reserved and does not use. On a CPU: all of the machine's
+    memory, or the container's limit.
+    """
     if device.type == "cuda":
-        ours = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return torch.cuda.mem_get_info(device)[0] + ours
-    return min(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), _limit_of_the_container())
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + unused
+    return min(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), _container_limit())
 
 
-def _limit_of_the_container() -> int:
-    """The most bytes that a control group allows, without one a number beyond all memory."""
+def _container_limit() -> int:
+    """Return the memory limit of the control group in bytes, or 2^63 without one."""
     for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             text = Path(file).read_text().strip()
@@ -65,17 +69,17 @@ def _limit_of_the_container() -> int:
 
 
 def peak_memory() -> int:
-    """The most bytes beside the processor that this process has ever had."""
-    import resource  # which Windows does not have
+    """Return the largest resident memory that this process has had, in bytes."""
+    import resource  # not available on Windows
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def return_free_memory() -> None:
-    """Hand memory that holds no tensor any more back to the system, where the C library can be asked to (Linux).
+    """Return freed heap memory to the operating system, where the C library can (`malloc_trim`, Linux).
 
-    Tensors of an epoch come and go in many sizes. The library keeps their places for others that seldom fit, and the
-    process grows from epoch to epoch.
+    The tensors of an epoch have many sizes. The C library keeps their freed memory for later tensors, which seldom fit
+    into it, so that without this the process grows from epoch to epoch.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
@@ -83,8 +87,8 @@ def return_free_memory() -> None:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Let PyTorch use one thread inside the block."""
+def single_thread() -> Iterator[None]:
+    """Limit PyTorch to one thread inside the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

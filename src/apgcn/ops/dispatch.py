@@ -1,8 +1,9 @@
-"""Are there loops written out for this device? By numba for a processor, by Triton for a GPU: see `kernels`.
+"""Choice between fused kernels and the PyTorch reference.
 
-Every one of them has a plain twin in PyTorch, its reference in the tests, which is used wherever this says None: where
-numba or Triton is not installed or does not work (Triton needs a C compiler), in double precision, for very wide rows,
-on another GPU than the present one, inside `reference_kernels()`.
+`kernels.cpu` is compiled by numba, `kernels.gpu` by Triton. Each kernel has a reference in plain PyTorch, with which
+`tests/ops/test_kernels.py` compares it. The reference is used wherever the functions here return None: where numba or
+Triton is not installed or does not work (Triton needs a C compiler), in double precision, for very wide rows, on a GPU
+other than the current one, and inside `reference_kernels()`.
 """
 
 from __future__ import annotations
@@ -19,56 +20,72 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from apgcn._utils.process import uninterrupted
+from apgcn._utils.process import defer_signals
 
-PLACES = {"cpu": ("numba", "apgcn.ops.kernels.cpu"), "cuda": ("triton", "apgcn.ops.kernels.gpu")}
+KERNEL_PACKAGES = {"cpu": ("numba", "apgcn.ops.kernels.cpu"), "cuda": ("triton", "apgcn.ops.kernels.gpu")}
 
-WIDEST = 512  # floats of a row: it must find room in registers or be cut by the compiler, which takes it long
-MAX_PLACES = 2**31  # in a matrix on a GPU, whose loops count them in 32 bits
+MAX_WIDTH = 512  # floats in a row: wider rows do not fit into registers and compile slowly
+MAX_GPU_ELEMENTS = 2**31  # of a matrix: the GPU kernels index with 32 bits
 
-_wanted = True
+_enabled = True
 
 
-def select_kernels(*tensors: Tensor, rows: int, width: int) -> ModuleType | None:
-    """`kernels.cpu` or `kernels.gpu`, if it takes these tensors and matrices of so many rows and columns."""
-    device = tensors[0].device
-    if width > WIDEST or any(one.dtype != torch.float32 for one in tensors):
+def select_kernels(*inputs: Tensor, rows: int, width: int) -> ModuleType | None:
+    """Return the kernels for these inputs and for matrices of shape (rows, width), or None for the reference.
+
+    Parameters
+    ----------
+    inputs : Tensor
+        The kernels' inputs; all on one device.
+    rows, width : int
+        Size of the largest dense matrix of one run.
+
+    Returns
+    -------
+    The package `kernels.cpu` or `kernels.gpu`, or None
+    """
+    device = inputs[0].device
+    if width > MAX_WIDTH or any(tensor.dtype != torch.float32 for tensor in inputs):
         return None
-    if device.type == "cuda" and rows * width >= MAX_PLACES:
+    if device.type == "cuda" and rows * width >= MAX_GPU_ELEMENTS:
         return None
     return kernels_for_device(device)
 
 
 def kernels_for_device(device: torch.device) -> ModuleType | None:
-    """The same, whatever the tensors. Triton compiles for the present GPU alone."""
-    if not _wanted or (device.type == "cuda" and device.index not in (None, torch.cuda.current_device())):
+    """Return the kernels for a device, or None for the reference.
+
+    Triton compiles for the current GPU only.
+    """
+    if not _enabled or (device.type == "cuda" and device.index not in (None, torch.cuda.current_device())):
         return None
-    return _installed(device.type)
+    return _load_kernels(device.type)
 
 
 @contextmanager
 def reference_kernels() -> Iterator[None]:
-    """PyTorch's own calls alone inside the block."""
-    global _wanted
-    before, _wanted = _wanted, False
+    """Use the PyTorch reference inside the block."""
+    global _enabled
+    before, _enabled = _enabled, False
     try:
         yield
     finally:
-        _wanted = before
+        _enabled = before
 
 
 @cache
-def _installed(device: str) -> ModuleType | None:
-    if device not in PLACES or not find_spec(PLACES[device][0]):
+def _load_kernels(device_type: str) -> ModuleType | None:
+    """Import the kernels and run the smallest of them; warn once where they do not work."""
+    if device_type not in KERNEL_PACKAGES or not find_spec(KERNEL_PACKAGES[device_type][0]):
         return None
-    package, module = PLACES[device]
+    compiler, package = KERNEL_PACKAGES[device_type]
     try:
-        with uninterrupted():
-            kernels = import_module(module)
-        kernels.random_bits(torch.zeros(1, 1, dtype=torch.int64, device=device), 0, 1)
+        with defer_signals():
+            kernels = import_module(package)
+        kernels.random_bits(torch.zeros(1, 1, dtype=torch.int64, device=device_type), 0, 1)
     except torch.OutOfMemoryError:
         raise
     except (ImportError, RuntimeError, OSError, subprocess.SubprocessError) as error:
-        warnings.warn(f"{package} is installed but does not work, so training is slow: {error}", stacklevel=3)
+        warnings.warn(f"{compiler} is installed but does not work, so training is slow: {error}", stacklevel=3)
         return None
     return kernels

@@ -1,8 +1,8 @@
-"""Where does a run's randomness come from? From a tape of its own, which only its key decides.
+"""Counter-based random streams: the random numbers of a run depend on its seed alone.
 
-Word number i of the tape that starts at s is `mix(s + i * GAMMA)`, the SplitMix64 generator of Steele, Lea and Flood
-(2014): any stretch of it can be computed at once, on any device, whatever other runs are in the pack. Epoch e reads
-from word e * 2^32 on; epoch 0 is the initial weights.
+Number i of the stream with start s is `mix(s + i * GAMMA)`, the SplitMix64 generator of Steele, Lea and Flood (2014):
+any part of a stream can be computed at once, on any device, whatever other runs are in the batch. Epoch e reads from
+number e * 2^32 on; epoch 0 draws the initial weights.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ from apgcn.ops.dispatch import kernels_for_device
 GAMMA = 0x9E3779B97F4A7C15
 MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 SHIFTS = (30, 27, 31)
-WORDS_PER_EPOCH = 2**32
-TWO_FLOATS = 0x4000000040000000  # two float32 side by side, each with bit 30 alone: 2.0
+EPOCH_STRIDE = 2**32  # 64-bit numbers between the first ones of two consecutive epochs
+TWO_FLOATS = 0x4000000040000000  # two float32 in one 64-bit number, each with bit 30 alone: 2.0
 
 
-def derive_seed(*parts: object) -> int:
-    """64 bits that depend on all parts: the start of a tape."""
-    text = "/".join(str(part) for part in parts)
+def derive_seed(*keys: object) -> int:
+    """Return a 64-bit seed that depends on all keys."""
+    text = "/".join(str(key) for key in keys)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
 class RandomStream:
-    """The tapes of a pack of runs, read side by side.
+    """The random streams of a batch of runs, read side by side.
 
     Parameters
     ----------
     seeds : sequence of int
-        One start per run, see `derive_seed`.
+        One 64-bit seed per run, see `derive_seed`.
+    device : torch.device or str
 
     Examples
     --------
@@ -45,11 +46,11 @@ class RandomStream:
     True
     """
 
-    def __init__(self, z0: Sequence[int], *, device: torch.device | str = "cpu"):
-        self._starts = torch.tensor([_signed(seed) for seed in z0], device=device)[:, None]  # (runs, 1)
-        self._epoch = self._starts.clone()  # where the present epoch begins
-        self._ramp = self._starts.new_empty(0)
-        self._position = 0  # how many words of the epoch were read
+    def __init__(self, seeds: Sequence[int], *, device: torch.device | str = "cpu"):
+        self._starts = torch.tensor([_as_int64(seed) for seed in seeds], device=device)[:, None]  # (runs, 1)
+        self._epoch_starts = self._starts.clone()
+        self._offsets = self._starts.new_empty(0)  # 0, GAMMA, 2 GAMMA, ...
+        self._position = 0  # numbers of the present epoch that were read
 
     @property
     def runs(self) -> int:
@@ -60,110 +61,116 @@ class RandomStream:
         return self._starts.device
 
     def seek(self, epoch: int) -> None:
-        """Go to where an epoch begins."""
-        torch.add(self._starts, _signed(epoch * WORDS_PER_EPOCH * GAMMA), out=self._epoch)
+        """Move to the start of an epoch."""
+        torch.add(self._starts, _as_int64(epoch * EPOCH_STRIDE * GAMMA), out=self._epoch_starts)
         self._position = 0
 
     def rewind(self) -> None:
-        """Go back to where the present epoch begins."""
+        """Move back to the start of the present epoch."""
         self._position = 0
 
     def select(self, runs: Tensor) -> None:
-        """Go on with some of the runs, given by their positions in the pack."""
-        self._starts, self._epoch = self._starts[runs], self._epoch[runs]
+        """Keep the streams of some runs only, given by their positions in the batch."""
+        self._starts, self._epoch_starts = self._starts[runs], self._epoch_starts[runs]
 
     def random_bits(self, count: int) -> Tensor:
-        """The next random 64-bit words, of shape (runs, count)."""
+        """Draw `count` random 64-bit numbers per run, as an int64 tensor of shape (runs, count)."""
         first, self._position = self._position, self._position + count
         if kernels := kernels_for_device(self.device):
-            return kernels.random_bits(self._epoch, first, count)
-        if len(self._ramp) < count:
-            self._ramp = torch.arange(count, device=self.device) * _signed(GAMMA)
-        return _mix(self._epoch + _signed(first * GAMMA) + self._ramp[:count])
+            return kernels.random_bits(self._epoch_starts, first, count)
+        if len(self._offsets) < count:
+            self._offsets = torch.arange(count, device=self.device) * _as_int64(GAMMA)
+        return _mix(self._epoch_starts + _as_int64(first * GAMMA) + self._offsets[:count])
 
     def uniform(self, *shape: int) -> Tensor:
-        """Numbers from [0, 1), multiples of 2^-24, of shape (runs, *shape)."""
-        words = self.random_bits(math.prod(shape))
-        return ((words >> 40) & 0xFFFFFF).float().mul_(2.0**-24).view(self.runs, *shape)
+        """Draw from [0, 1), in multiples of 2^-24; shape (runs, *shape)."""
+        bits = self.random_bits(math.prod(shape))
+        return ((bits >> 40) & 0xFFFFFF).float().mul_(2.0**-24).view(self.runs, *shape)
 
     def dropout_mask(self, *shape: int, rate: float) -> Tensor:
-        """What dropout multiplies with: 0 with probability `rate`, else 1 / (1 - rate); shape (runs, *shape)."""
-        return self.packed_dropout_mask(*shape, rate=rate).factors()
+        """Draw a dropout mask: 0 with probability `rate`, else 1 / (1 - rate); shape (runs, *shape)."""
+        return self.packed_dropout_mask(*shape, rate=rate).unpack()
 
     def packed_dropout_mask(self, *shape: int, rate: float) -> PackedMask:
-        """The same, not yet unpacked."""
-        per_word = 62 if rate == 0.5 else 8
-        return PackedMask(self.random_bits(-(-math.prod(shape) // per_word)), shape, rate)
+        """Draw the same mask as `dropout_mask`, in packed form."""
+        values_per_number = 62 if rate == 0.5 else 8
+        return PackedMask(self.random_bits(-(-math.prod(shape) // values_per_number)), shape, rate)
 
 
 @dataclass(frozen=True, eq=False)
 class PackedMask:
-    """Which values a dropout keeps, packed as they were drawn.
+    """A dropout mask in packed form: one bit per value at rate 0.5, one byte at other rates.
 
-    A fair coin costs one bit, any other one byte: other rates are rounded to multiples of 1/256, and the factor with
-    them.
+    Other rates are therefore rounded to multiples of 1/256, and the scale with them.
 
     Attributes
     ----------
-    words : Tensor of shape (runs, words)
-    shape : what each run tosses for
-    rate : how often a value is dropped
+    bits : int64 Tensor of shape (runs, numbers)
+        The random numbers as drawn.
+    shape : tuple of int
+        Shape of the mask of one run.
+    rate : float
+        Dropout probability.
     """
 
-    words: Tensor
+    bits: Tensor
     shape: tuple[int, ...]
     rate: float
 
     @property
-    def fair(self) -> bool:
+    def is_bit_packed(self) -> bool:
+        """Whether a value takes one bit, which is so at rate 0.5."""
         return self.rate == 0.5
 
     @property
     def dropped_bytes(self) -> int:
-        """How many of the 256 bytes mean: drop."""
+        """Number of byte values, of 256, that mean that a value is dropped."""
         return _dropped_bytes(self.rate)
 
     @property
-    def factor(self) -> float:
-        """What the values that stay are multiplied with."""
+    def scale(self) -> float:
+        """Factor for the values that are kept, see `dropout_scale`."""
         return dropout_scale(self.rate)
 
-    def factors(self) -> Tensor:
-        """0 or the factor, of shape (runs, *shape).
+    def unpack(self) -> Tensor:
+        """Return the mask as float32, 0 or `scale`, of shape (runs, *shape).
 
-        Of fair coins: 2.0 is the float with bit 30 alone, so 31 shifts of a random word, each masked with that bit of
-        both its halves, are 62 such floats: no comparison, no conversion.
+        At rate 0.5: 2.0 is the float with bit 30 alone, so 31 shifts of a 64-bit number, each masked with that bit of
+        both its halves, are 62 such floats, without comparison or conversion.
         """
         count = math.prod(self.shape)
-        if self.fair:
-            shifts = torch.arange(31, device=self.words.device)[:, None]
-            floats = ((self.words[:, None, :] << shifts) & TWO_FLOATS).view(torch.float32)  # (runs, 31, 2 words)
-            kept = floats.view(len(floats), -1)[:, :count]
+        if self.is_bit_packed:
+            shifts = torch.arange(31, device=self.bits.device)[:, None]
+            floats = ((self.bits[:, None, :] << shifts) & TWO_FLOATS).view(torch.float32)  # (runs, 31, 2 numbers)
+            mask = floats.view(len(floats), -1)[:, :count]
         else:
-            drawn = self.words.view(torch.uint8)[:, :count]
-            kept = (drawn >= self.dropped_bytes).float().mul_(self.factor)
-        return kept.view(len(self.words), *self.shape)
+            random_bytes = self.bits.view(torch.uint8)[:, :count]
+            mask = (random_bytes >= self.dropped_bytes).float().mul_(self.scale)
+        return mask.view(len(self.bits), *self.shape)
 
 
 def dropout_scale(rate: float) -> float:
-    """What `RandomStream.keep` gives the values that stay, so that the expectation stays: 1 / (1 - rate), rate as rounded."""
+    """Return the factor that dropout gives the values it keeps: 1 / (1 - rate), with the rate rounded to 1/256.
+
+    It leaves the expectation unchanged.
+    """
     return 256 / (256 - _dropped_bytes(rate))
 
 
 def _dropped_bytes(rate: float) -> int:
-    """How many of the 256 bytes mean: drop. Never all of them."""
+    """Number of byte values that mean that a value is dropped; never all 256."""
     return min(round(rate * 256), 255)
 
 
-def _mix(words: Tensor) -> Tensor:
-    """Spread every bit of a word over all of them; `>>` on signed words, so the copies of the sign are masked."""
+def _mix(bits: Tensor) -> Tensor:
+    """Apply SplitMix64's output function; `>>` on int64 copies the sign, so the copies are masked."""
     *shifts, last = SHIFTS
     for shift, multiplier in zip(shifts, MULTIPLIERS, strict=True):
-        words = (words ^ ((words >> shift) & (2 ** (64 - shift) - 1))) * _signed(multiplier)
-    return words ^ ((words >> last) & (2 ** (64 - last) - 1))
+        bits = (bits ^ ((bits >> shift) & (2 ** (64 - shift) - 1))) * _as_int64(multiplier)
+    return bits ^ ((bits >> last) & (2 ** (64 - last) - 1))
 
 
-def _signed(word: int) -> int:
-    """The same 64 bits as a signed number."""
-    word %= 2**64
-    return word - 2**64 if word >= 2**63 else word
+def _as_int64(number: int) -> int:
+    """Reinterpret the low 64 bits of a number as a signed integer."""
+    number %= 2**64
+    return number - 2**64 if number >= 2**63 else number

@@ -1,8 +1,12 @@
-"""Where are the entries of a matrix, on a device?
+"""Sparse matrices and sparse-dense products over the run axis.
 
-All runs share one pattern. R copies of the matrix stand along the diagonal of one large one; R' < R copies are its
-prefix. The pattern of the transposed matrix, which the backward pass needs, and where each value goes in it, are found
-once.
+* `CSRStructure`: where a matrix has entries, on a device; shared by all runs.
+* `SparseMatrix`: a structure with values, one set for all runs or one per run; `matrix @ dense` has a gradient.
+* `spmm`: the product without gradient, by a fused kernel or by PyTorch.
+* `edge_add`, `edge_softmax`: what attention computes at every entry.
+
+PyTorch's path treats R runs as one block-diagonal matrix with R copies of the structure. The structure of the
+transposed matrix, which the backward pass needs, and the permutation of the values to it are computed once.
 """
 
 from __future__ import annotations
@@ -20,45 +24,53 @@ from torch import Tensor
 from apgcn.ops.dispatch import select_kernels
 from apgcn.ops.rng import PackedMask
 
-HEAVY = 64  # entries of a row, and a warp of a GPU has it for itself
+LONG_ROW_NNZ = 64  # a row with more entries than this gets a GPU warp of its own
+DENSE_THRESHOLD = 0.2  # above this density a GPU multiplies a dense matrix faster than a sparse one
 
 
 class Csr(NamedTuple):
-    """The entries of a matrix, row by row.
+    """CSR index arrays of a matrix, with its rows sorted by length.
 
     Attributes
     ----------
-    pointers : Tensor of shape (rows + 1,)
-        Where each row begins in the list of columns.
-    columns : Tensor of shape (entries,)
-    schedule : Tensor of shape (rows,)
-        The rows, those with most entries first.
-    heavy : int
-        How many of them have more than `HEAVY` entries.
+    indptr : Tensor of shape (rows + 1,)
+        Where each row begins in `indices`.
+    indices : Tensor of shape (nnz,)
+        The column of every entry.
+    row_order : Tensor of shape (rows,)
+        Row numbers in descending order of length.
+    long_rows : int
+        How many rows have more than `LONG_ROW_NNZ` entries; they come first in `row_order`.
     """
 
-    pointers: Tensor
-    columns: Tensor
-    schedule: Tensor
-    heavy: int
+    indptr: Tensor
+    indices: Tensor
+    row_order: Tensor
+    long_rows: int
 
 
 class CSRStructure:
-    """Where the entries of a matrix are, on a device.
+    """The positions of a matrix' entries, on a device.
+
+    Parameters
+    ----------
+    matrix : scipy.sparse.csr_matrix
+        Only its structure is used, not its values.
+    device : torch.device or str
 
     Attributes
     ----------
     shape : (rows, columns)
-    entries : int
-        How many places hold a value.
-    rows, columns : Tensor of shape (entries,)
-        The place of every value, row by row.
-    straight, turned : Csr
-        The same, of the matrix and of the transposed one.
-    order : Tensor of shape (entries,)
-        The transposed matrix' values, as positions in ours.
-    longest : int
-        No row has as many entries.
+    nnz : int
+        Number of stored entries.
+    row, col : int64 Tensor of shape (nnz,)
+        Row and column of every entry, row by row.
+    csr, csr_transposed : Csr
+        The same in CSR form, for the matrix and for its transpose.
+    transpose_permutation : Tensor of shape (nnz,)
+        `values[transpose_permutation]` are the values in the order of the transposed matrix.
+    max_row_nnz : int
+        Length of the longest row.
     """
 
     def __init__(self, matrix: sparse.csr_matrix, *, device: torch.device | str = "cpu"):
@@ -69,96 +81,102 @@ class CSRStructure:
             (np.arange(1, matrix.nnz + 1), matrix.indices, matrix.indptr), shape=matrix.shape
         )  # counted from 1, because 0 is no entry
         transposed = numbered.T.tocsr()
-        self.straight, self.transposed = (_csr(one, device) for one in (matrix, transposed))
-        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-        self.rows, self.columns = (
-            torch.as_tensor(np.array(one, np.int64), device=device) for one in (rows, matrix.indices)
-        )
-        self.order = torch.as_tensor(np.array(transposed.data - 1, _size(matrix)), device=device)
-        self.longest = int(np.diff(matrix.indptr).max(initial=0)) + 1
-        self._blocks = _Blocks(self.straight, self.shape), _Blocks(self.transposed, transposed.shape)
+        self.csr, self.csr_transposed = _csr(matrix, device), _csr(transposed, device)
+        row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        self.row = torch.as_tensor(row.astype(np.int64), device=device)
+        self.col = torch.as_tensor(np.array(matrix.indices, np.int64), device=device)
+        permutation = np.array(transposed.data - 1, _index_dtype(matrix))
+        self.transpose_permutation = torch.as_tensor(permutation, device=device)
+        self.max_row_nnz = int(np.diff(matrix.indptr).max(initial=0))
+        self._block_diagonal = _BlockDiagonal(self.csr, self.shape)
+        self._block_diagonal_transposed = _BlockDiagonal(self.csr_transposed, transposed.shape)
 
     def matrix(self, values: Tensor, *, transposed: bool = False) -> Tensor:
-        """A CSR tensor of as many copies as there are sets of values (copies, entries); or that of the transposed."""
+        """Return the block-diagonal CSR tensor with one block per set of values (copies, nnz), or its transpose."""
         if transposed:
-            values = values.index_select(-1, self.order)
-        return self._blocks[transposed].matrix(values)
+            return self._block_diagonal_transposed.matrix(values.index_select(-1, self.transpose_permutation))
+        return self._block_diagonal.matrix(values)
 
 
 def _csr(matrix: sparse.csr_matrix, device: torch.device | str) -> Csr:
-    """In 32 bits where they suffice, which makes everything faster."""
+    """Copy index arrays to a device, as int32 where that suffices, which makes all kernels faster."""
     lengths = np.diff(matrix.indptr)
     arrays = (matrix.indptr, matrix.indices, np.argsort(-lengths, kind="stable"))
-    pointers, columns, schedule = (torch.as_tensor(np.array(one, _size(matrix)), device=device) for one in arrays)
-    return Csr(pointers, columns, schedule, heavy=int((lengths > HEAVY).sum()))
+    dtype = _index_dtype(matrix)
+    indptr, indices, row_order = (torch.as_tensor(np.array(array, dtype), device=device) for array in arrays)
+    return Csr(indptr, indices, row_order, long_rows=int((lengths > LONG_ROW_NNZ).sum()))
 
 
-def _size(matrix: sparse.csr_matrix) -> type[np.integer]:
+def _index_dtype(matrix: sparse.csr_matrix) -> type[np.integer]:
     return np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 else np.int64
 
 
-class _Blocks:
-    """Copies of one pattern along the diagonal of a large one, as many as were ever asked for."""
+class _BlockDiagonal:
+    """Block-diagonal matrices of any number of copies of one structure.
 
-    def __init__(self, one: Csr, shape: tuple[int, int]):
-        self.rows, self.width = shape
-        self.nnz = len(one.columns)
-        self._one = one
+    The index arrays are kept for the largest number of copies so far. Fewer copies use a prefix of them.
+    """
+
+    def __init__(self, csr: Csr, shape: tuple[int, int]):
+        self._csr = csr
+        self._rows, self._columns = shape
+        self._nnz = len(csr.indices)
         self._copies = 0
 
     def matrix(self, values: Tensor) -> Tensor:
+        """Return the CSR tensor with values of shape (copies, nnz)."""
         copies = len(values)
         if copies > self._copies:
-            self._lay(copies)
+            self._build(copies)
         return torch.sparse_csr_tensor(
-            self._pointers[: copies * self.rows + 1],
-            self._columns[: copies * self.nnz],
+            self._indptr[: copies * self._rows + 1],
+            self._indices[: copies * self._nnz],
             values.reshape(-1),
-            size=(copies * self.rows, copies * self.width),
+            size=(copies * self._rows, copies * self._columns),
             check_invariants=False,
         )
 
-    def _lay(self, copies: int) -> None:
-        _hear_the_warnings()
-        pointers, columns = self._one[:2]
-        number = torch.arange(copies, device=columns.device)[:, None]
-        fits = max(copies * self.nnz, copies * self.width) < 2**31
-        dtype = torch.int32 if fits else torch.int64
-        starts = (number * self.nnz + pointers[:-1]).view(-1)
-        end = starts.new_tensor([copies * self.nnz])
-        self._pointers = torch.cat([starts, end]).to(dtype)
-        self._columns = (number * self.width + columns).view(-1).to(dtype)
+    def _build(self, copies: int) -> None:
+        _silence_csr_warnings()
+        indptr, indices = self._csr.indptr, self._csr.indices
+        copy = torch.arange(copies, device=indices.device)[:, None]
+        fits_int32 = max(copies * self._nnz, copies * self._columns) < 2**31
+        dtype = torch.int32 if fits_int32 else torch.int64
+        starts = (copy * self._nnz + indptr[:-1]).view(-1)
+        end = starts.new_tensor([copies * self._nnz])
+        self._indptr = torch.cat([starts, end]).to(dtype)
+        self._indices = (copy * self._columns + indices).view(-1).to(dtype)
         self._copies = copies
 
 
 @cache
-def _hear_the_warnings() -> None:
-    """PyTorch says once per process that CSR tensors are young and unchecked; that is known here."""
+def _silence_csr_warnings() -> None:
+    """Build one CSR tensor with PyTorch's warnings ignored.
+
+    PyTorch warns once per process that CSR support is in beta and that invariants are not checked.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
         torch.sparse_csr_tensor([0, 1], [0], [1.0], size=(1, 1), check_invariants=False)
 
 
-DENSE = 0.2  # of the places hold a value: then a GPU multiplies faster as if all did
-
-
 @dataclass(frozen=True, eq=False)
 class SparseMatrix:
-    """A pattern with values, shared by all runs or one set for each.
+    """A sparse matrix with values that all runs share, or with one set of values per run.
 
     Parameters
     ----------
-    pattern : Pattern
-    values : Tensor of shape (entries,) or (runs, entries)
-    coins : Coins of shape (runs, entries), optional
-        A dropout of the values that was drawn and is not yet carried out.
+    structure : CSRStructure
+    values : Tensor of shape (nnz,) or (runs, nnz)
+    mask : PackedMask of shape (runs, nnz), optional
+        Dropout of the values that was drawn and is not yet applied.
 
     Examples
     --------
     >>> from scipy import sparse
-    >>> all_to_all = CSRStructure(sparse.csr_matrix([[0, 1], [1, 0]]))
-    >>> doubled_swap = SparseMatrix(all_to_all, torch.tensor([2.0, 2.0]))
-    >>> (doubled_swap @ torch.tensor([[[1.0], [5.0]]])).flatten().tolist()
+    >>> structure = CSRStructure(sparse.csr_matrix([[0, 1], [1, 0]]))
+    >>> matrix = SparseMatrix(structure, torch.tensor([2.0, 2.0]))
+    >>> (matrix @ torch.tensor([[[1.0], [5.0]]])).flatten().tolist()
     [10.0, 2.0]
     """
 
@@ -167,44 +185,46 @@ class SparseMatrix:
     mask: PackedMask | None = None
 
     def __matmul__(self, dense: Tensor) -> Tensor:
-        """Times a dense tensor of shape (runs, columns, channels): (runs, rows, channels)."""
-        if self.rather_dense:
+        """Multiply by a dense tensor of shape (runs, columns, channels); the result is (runs, rows, channels)."""
+        if self.prefer_dense:
             return self.dense @ dense
-        if self.values.requires_grad or dense.device.type == "cpu":  # once, for both directions
-            return _SpMM.apply(self.dropped, dense, self.structure, None)
+        if self.values.requires_grad or dense.device.type == "cpu":  # unpack the mask once for both directions
+            return _SpMM.apply(self.masked_values, dense, self.structure, None)
         return _SpMM.apply(self.values, dense, self.structure, self.mask)
 
     @property
-    def rather_dense(self) -> bool:
-        """Whether a GPU multiplies it faster with the zeros written out."""
+    def prefer_dense(self) -> bool:
+        """Whether a GPU multiplies this matrix faster in dense form."""
         rows, columns = self.structure.shape
-        alike = self.mask is None and self.values.ndim == 1 and not self.values.requires_grad
-        return alike and self.values.is_cuda and self.structure.nnz > DENSE * rows * columns
+        is_constant = self.mask is None and self.values.ndim == 1 and not self.values.requires_grad
+        return is_constant and self.values.is_cuda and self.structure.nnz > DENSE_THRESHOLD * rows * columns
 
     @cached_property
     def dense(self) -> Tensor:
-        """All places, the empty ones too, of shared values: (rows, columns)."""
+        """`to_dense()`, computed once."""
         return self.to_dense()
 
     @property
-    def dropped(self) -> Tensor:
+    def masked_values(self) -> Tensor:
         """The values after dropout."""
-        return _unpacked(self.values, self.mask)
+        return _apply_mask(self.values, self.mask)
 
     def to_dense(self) -> Tensor:
-        """All places, the empty ones too, of shared values: (rows, columns)."""
+        """Return the dense matrix of shape (rows, columns), for values that all runs share."""
         dense = self.values.new_zeros(self.structure.shape)
-        dense[self.structure.rows, self.structure.columns] = self.dropped
+        dense[self.structure.row, self.structure.col] = self.masked_values
         return dense
 
     def row_sums(self) -> Tensor:
-        """The sum of every row, (rows,) or (runs, rows), without gradient."""
-        values = torch.atleast_2d(self.dropped)
+        """Return the sum of every row, (rows,) or (runs, rows), without gradient."""
+        values = torch.atleast_2d(self.masked_values)
         ones = values.new_ones(len(values), self.structure.shape[1], 1)
-        return spmm(self.structure, values, ones).view(*self.dropped.shape[:-1], -1)
+        return spmm(self.structure, values, ones).view(*self.masked_values.shape[:-1], -1)
 
 
 class _SpMM(torch.autograd.Function):
+    """`spmm` with gradients for the values and for the dense tensor."""
+
     @staticmethod
     def forward(ctx, values: Tensor, dense: Tensor, structure: CSRStructure, mask: PackedMask | None) -> Tensor:
         ctx.structure, ctx.mask = structure, mask
@@ -212,80 +232,106 @@ class _SpMM(torch.autograd.Function):
         return spmm(structure, values, dense, mask)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor):
+    def backward(ctx, grad_output: Tensor):
         values, dense = ctx.saved_tensors
         structure = ctx.structure
-        to_values = to_dense = None
-        if ctx.needs_input_grad[0]:  # how much entry (i, j) matters: gradient_i . dense_j
-            to_values = (gradient[:, structure.rows] * dense[:, structure.columns]).sum(-1)
-            to_values = to_values if values.ndim == 2 else to_values.sum(0)
+        grad_values = grad_dense = None
+        if ctx.needs_input_grad[0]:  # for entry (i, j): grad_output_i . dense_j
+            grad_values = (grad_output[:, structure.row] * dense[:, structure.col]).sum(-1)
+            grad_values = grad_values if values.ndim == 2 else grad_values.sum(0)
         if ctx.needs_input_grad[1]:
-            to_dense = spmm(structure, values, gradient, ctx.mask, transposed=True)
-        return to_values, to_dense, None, None
+            grad_dense = spmm(structure, values, grad_output, ctx.mask, transposed=True)
+        return grad_values, grad_dense, None, None
 
 
 def edge_add(structure: CSRStructure, rows: Tensor, columns: Tensor) -> Tensor:
-    """rows_i + columns_j at every entry (i, j), from tensors of shape (copies, rows) and (copies, columns)."""
+    """Return rows_i + columns_j at every entry (i, j), (copies, nnz).
+
+    Shapes
+    ------
+    rows : (copies, rows)
+    columns : (copies, columns)
+    """
     return _EdgeAdd.apply(rows, columns, structure)
 
 
 def edge_softmax(structure: CSRStructure, scores: Tensor) -> Tensor:
-    """The softmax over the entries of every row, for scores of shape (copies, entries)."""
+    """Return the softmax over the entries of every row, for scores of shape (copies, nnz)."""
     return _EdgeSoftmax.apply(scores, structure)
 
 
 class _EdgeAdd(torch.autograd.Function):
-    """Written out for its backward pass: sums over rows and columns as products, in the same order every time."""
+    """`edge_add` with a backward pass of sparse products, which sum in the same order every time."""
 
     @staticmethod
     def forward(ctx, rows: Tensor, columns: Tensor, structure: CSRStructure) -> Tensor:
         ctx.structure = structure
-        return rows.index_select(-1, structure.rows) + columns.index_select(-1, structure.columns)
+        return rows.index_select(-1, structure.row) + columns.index_select(-1, structure.col)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor):
+    def backward(ctx, grad_output: Tensor):
         structure = ctx.structure
-        ones = gradient.new_ones(len(gradient), structure.shape[0], 1)
-        to_columns = spmm(structure, gradient, ones, transposed=True).squeeze(-1)
-        return SparseMatrix(structure, gradient).row_sums(), to_columns, None
+        ones = grad_output.new_ones(len(grad_output), structure.shape[0], 1)
+        grad_columns = spmm(structure, grad_output, ones, transposed=True).squeeze(-1)
+        return SparseMatrix(structure, grad_output).row_sums(), grad_columns, None
 
 
 class _EdgeSoftmax(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, scores: Tensor, structure: CSRStructure) -> Tensor:
-        rows = structure.rows.expand_as(scores)
-        highest = scores.new_full((len(scores), structure.shape[0]), -torch.inf)
-        highest.scatter_reduce_(-1, rows, scores, "amax")
-        raised = (scores - highest.index_select(-1, structure.rows)).exp()
-        shares = raised / SparseMatrix(structure, raised).row_sums().index_select(-1, structure.rows)
-        ctx.structure = structure
-        ctx.save_for_backward(shares)
-        return shares
+    """`edge_softmax` with a backward pass of sparse products, which sum in the same order every time."""
 
     @staticmethod
-    def backward(ctx, gradient: Tensor):
-        (shares,) = ctx.saved_tensors
-        weighed = shares * gradient
-        sums = SparseMatrix(ctx.structure, weighed).row_sums()
-        return weighed - shares * sums.index_select(-1, ctx.structure.rows), None
+    def forward(ctx, scores: Tensor, structure: CSRStructure) -> Tensor:
+        row = structure.row.expand_as(scores)
+        row_max = scores.new_full((len(scores), structure.shape[0]), -torch.inf)
+        row_max.scatter_reduce_(-1, row, scores, "amax")
+        exp = (scores - row_max.index_select(-1, structure.row)).exp()
+        softmax = exp / SparseMatrix(structure, exp).row_sums().index_select(-1, structure.row)
+        ctx.structure = structure
+        ctx.save_for_backward(softmax)
+        return softmax
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor):
+        (softmax,) = ctx.saved_tensors
+        product = softmax * grad_output
+        row_sums = SparseMatrix(ctx.structure, product).row_sums()
+        return product - softmax * row_sums.index_select(-1, ctx.structure.row), None
 
 
 def spmm(
     structure: CSRStructure, values: Tensor, dense: Tensor, mask: PackedMask | None = None, *, transposed: bool = False
 ) -> Tensor:
-    """The product, or that with the transposed matrix, without gradient; shapes as in `SparseMatrix`."""
+    """Sparse-dense product over the run axis, without gradient.
+
+    The PyTorch path below is the reference of the kernels `kernels.cpu.spmm` and `kernels.gpu.spmm`;
+    `test_spmm_matches_reference` in `tests/ops/test_kernels.py` compares them.
+
+    Parameters
+    ----------
+    structure : CSRStructure
+    values : Tensor of shape (nnz,) or (runs, nnz)
+    dense : Tensor of shape (runs, columns, channels), or (runs, rows, channels) where `transposed`
+    mask : PackedMask of shape (runs, nnz), optional
+        Dropout of the values.
+    transposed : bool
+        Whether to multiply by the transposed matrix.
+
+    Returns
+    -------
+    Tensor of shape (runs, rows, channels), or (runs, columns, channels) where `transposed`
+    """
     kernels = select_kernels(values, dense, rows=max(structure.shape), width=dense.shape[-1])
     if kernels:
         product = kernels.spmm(structure, torch.atleast_2d(values), mask, dense, transposed=transposed)
         if product is not None:
             return product
-    values = _unpacked(values, mask)
+    values = _apply_mask(values, mask)
     runs, _, channels = dense.shape
-    if values.ndim == 1:  # shared: (columns, runs * channels), one wide product
+    if values.ndim == 1:  # shared values: one product with (columns, runs * channels)
         wide = dense.transpose(0, 1).reshape(-1, runs * channels)
         return (structure.matrix(values[None], transposed=transposed) @ wide).view(-1, runs, channels).transpose(0, 1)
     return (structure.matrix(values, transposed=transposed) @ dense.reshape(-1, channels)).view(runs, -1, channels)
 
 
-def _unpacked(values: Tensor, mask: PackedMask | None) -> Tensor:
-    return values if mask is None else values * mask.factors().to(values)
+def _apply_mask(values: Tensor, mask: PackedMask | None) -> Tensor:
+    return values if mask is None else values * mask.unpack().to(values)

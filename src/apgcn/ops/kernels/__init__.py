@@ -1,4 +1,10 @@
-"""Loops that PyTorch has no single call for, written out: by numba for a processor, by Triton for a GPU.
+"""Fused kernels for operations that PyTorch has no single call for.
 
-`loops` says whether there are any for a device; `tests/test_kernels.py` compares each with its plain twin.
+* `autograd`: autograd functions that run the kernels of a device, forward and backward. Start here.
+* `cpu`: kernels compiled by numba.
+* `gpu`: kernels compiled by Triton.
+
+`apgcn.ops.dispatch` chooses between the two and the PyTorch reference. Both packages have the same functions; the
+docstring of each module names the reference of its kernels and the test that compares them, in
+`tests/ops/test_kernels.py` where nothing else is stated.
 """

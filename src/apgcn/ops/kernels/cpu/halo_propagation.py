@@ -1,7 +1,8 @@
-"""How do nodes listen of whom some hear rows of other processes? As in `listening`, with an exchange at every step.
+"""CPU kernels of adaptive propagation in distributed training, with a halo exchange at every step.
 
-A row is scaled by whom it belongs to before it is said, so that nothing but rows is exchanged. All processes take the
-same number of steps: until nobody of those that matter listens, in any of them.
+The same equations as in `propagation`. Each row is scaled by its owner before it is sent, so that nothing but rows is
+exchanged. All processes take the same number of steps: until all nodes whose output is needed have halted, in every
+process. The reference is training in one process, compared in `tests/distributed/test_train.py`.
 """
 
 from __future__ import annotations
@@ -14,140 +15,154 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from apgcn.ops.kernels.adaptive_propagation import Halting, PropagationMatrices
-from apgcn.ops.kernels.cpu.jit import ONE, ZERO, arrays_of, compiled, rows_of
-from apgcn.ops.kernels.cpu.simd_rows import LARGE, blend, gather, scatter
+from apgcn.ops.kernels.autograd import HaltingParameters, PropagationMatrices
+from apgcn.ops.kernels.cpu.jit import ONE, ZERO, csr_arrays, kernel, to_numpy
+from apgcn.ops.kernels.cpu.simd_rows import PREFETCH_SIZE, blend, gather, scatter
 
-ROUNDING = 1e-5  # of a budget: two ways to compute h must agree that it is filled
+# Added to the budget when propagation ends early: h is computed once more for the output, with other rounding, and the
+# nodes must have halted by that computation, too.
+HALTING_TOLERANCE = 1e-5
 
 
 def propagate_halo(
     matrices: PropagationMatrices,
-    prepared: tuple[Tensor, Tensor],
+    step_matrices: tuple[Tensor, Tensor],
     z: Tensor,
-    unit: Tensor,
-    bias: Tensor,
+    halting_weight: Tensor,
+    halting_bias: Tensor,
     nodes: Tensor | None,
-    halting: Halting,
+    halting: HaltingParameters,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """h (runs, T, rows) and what the way back needs, from the matrices and z, whose z^0 is there and which is filled.
+    """Fill z^1, ..., z^T and return h^1, ..., h^T and the tensors that `propagate_halo_backward` needs.
 
-    After the last step that is taken both are zero.
+    After the last step that is taken, z and h are zero.
+
+    Shapes
+    ------
+    step_matrices : (1 or runs, 1 or steps, nnz), (1 or runs, 1 or steps, local nodes)
+        Edge weights after dropout, and `deg_inv_sqrt`.
+    z : (runs, T + 1, local nodes, padded channels), with z^0 filled
+    halting_weight : (runs, channels), Q
+    halting_bias : (runs,), q
+    nodes : (runs, m), the nodes whose output is needed; all where None
+    returned : (runs, T, local nodes)
     """
-    exchange = matrices.exchange
-    runs, _, count, width = z.shape
-    left, scale = prepared
-    said = z.new_zeros(runs, matrices.structure.shape[1], width)
-    h, filled = z.new_zeros(runs, halting.steps, count), z.new_zeros(runs, count)
-    level = torch.zeros(runs, count, dtype=torch.int32)
-    monitored_loss = torch.arange(count)[None] if nodes is None else nodes
-    say, hear, _, _ = _loops(width, large=said.shape[1] * width > LARGE)
-    factors = np.float32(matrices.decay), np.float32(matrices.home)
-    channels = unit.shape[-1]  # the others are zero, and not sent
-    unit = functional.pad(unit, (0, width - channels))
-    budget = halting.budget if halting.freeze else halting.budget + ROUNDING
-    given, own = rows_of(matrices.structure), arrays_of(unit, bias)
-    states, saying, answers, sums, levels = arrays_of(z, said, h, filled, level)
-    done = 0
-    for k in range(halting.steps):
-        weights, sizes = (arrays_of(one[:, k % one.shape[1]])[0] for one in (left, scale))
-        say(k, halting.freeze, sizes, states, levels, saying)
-        said[:, count:, :channels] = exchange.send(said[:, :count, :channels])
-        hear(
-            k,
-            halting.freeze,
-            *given,
-            weights,
-            sizes,
-            *factors,
-            np.float32(budget),
-            *own,
-            states,
-            saying,
-            answers,
-            sums,
-            levels,
+    halo = matrices.halo
+    runs, _, num_nodes, width = z.shape
+    edge_weights, deg_inv_sqrt = step_matrices
+    scaled_z = z.new_zeros(runs, matrices.structure.shape[1], width)  # local nodes, then halo nodes
+    h, halting_sum = z.new_zeros(runs, halting.max_steps, num_nodes), z.new_zeros(runs, num_nodes)
+    last_step = torch.zeros(runs, num_nodes, dtype=torch.int32)
+    nodes = torch.arange(num_nodes)[None] if nodes is None else nodes
+    scale_kernel, step_kernel, _, _ = _kernels(width, prefetch=scaled_z.shape[1] * width > PREFETCH_SIZE)
+    mixing = np.float32(matrices.adjacency_weight), np.float32(matrices.z0_weight)
+    channels = halting_weight.shape[-1]  # the padding is zero, and not sent
+    halting_weight = functional.pad(halting_weight, (0, width - channels))
+    freeze = halting.freeze_halted
+    budget = halting.budget if freeze else halting.budget + HALTING_TOLERANCE
+    csr, unit = csr_arrays(matrices.structure), to_numpy(halting_weight, halting_bias)
+    z_array, scaled_array, *halting_arrays = to_numpy(z, scaled_z, h, halting_sum, last_step)
+    steps_taken = 0
+    for k in range(halting.max_steps):
+        weights, scale = (to_numpy(tensor[:, k % tensor.shape[1]])[0] for tensor in (edge_weights, deg_inv_sqrt))
+        scale_kernel(k, freeze, scale, z_array, halting_arrays[-1], scaled_array)
+        scaled_z[:, num_nodes:, :channels] = halo.exchange_rows(scaled_z[:, :num_nodes, :channels])
+        step_kernel(
+            k, freeze, *csr, weights, scale, *mixing, np.float32(budget), *unit, z_array, scaled_array, *halting_arrays
         )
-        done = k + 1
-        if done < halting.steps and not exchange.anybody(
-            bool((filled.gather(1, monitored_loss.expand(runs, -1)) < budget).any())
-        ):
-            break
-    return h, (left, scale, level, torch.tensor([done, int(halting.freeze), channels]))
+        steps_taken = k + 1
+        if steps_taken < halting.max_steps:
+            any_active = bool((halting_sum.gather(1, nodes.expand(runs, -1)) < budget).any())
+            if not halo.anybody(any_active):
+                break
+    return h, (edge_weights, deg_inv_sqrt, last_step, torch.tensor([steps_taken, int(freeze), channels]))
 
 
-def propagate_halo_backward(matrices: PropagationMatrices, kept: tuple[Tensor, ...], to_z: Tensor) -> None:
-    """Bring the gradients of z^1, ..., z^T home to z^0, in place; shape as z."""
-    left, scale, level, facts = kept
-    done, freeze, channels = facts.tolist()
-    runs, _, count, width = to_z.shape
-    heard = to_z.new_empty(runs, matrices.structure.shape[1], width)
-    _, _, give, take = _loops(width, large=heard.shape[1] * width > LARGE)
-    factors = np.float32(matrices.decay), np.float32(matrices.home)
-    gradients, hearing, levels = arrays_of(to_z, heard, level)
-    for k in range(done - 1, -1, -1):
-        weights, sizes = (arrays_of(one[:, k % one.shape[1]])[0] for one in (left, scale))
-        heard.zero_()
-        give(k, bool(freeze), *rows_of(matrices.structure), weights, sizes, *factors, gradients, hearing, levels)
-        heard[:, :count, :channels] += matrices.exchange.send_back(heard[:, count:, :channels], count)
-        take(k, bool(freeze), sizes, gradients, hearing, levels)
+def propagate_halo_backward(matrices: PropagationMatrices, saved: tuple[Tensor, ...], grad_z: Tensor) -> None:
+    """Add the gradients of z^1, ..., z^T to those of the states before them, down to z^0, in place."""
+    edge_weights, deg_inv_sqrt, last_step, numbers = saved
+    steps_taken, freeze, channels = numbers.tolist()
+    runs, _, num_nodes, width = grad_z.shape
+    grad_scaled_z = grad_z.new_empty(runs, matrices.structure.shape[1], width)
+    _, _, step_kernel, scale_kernel = _kernels(width, prefetch=grad_scaled_z.shape[1] * width > PREFETCH_SIZE)
+    mixing = np.float32(matrices.adjacency_weight), np.float32(matrices.z0_weight)
+    csr, arrays = csr_arrays(matrices.structure), to_numpy(grad_z, grad_scaled_z, last_step)
+    for k in range(steps_taken - 1, -1, -1):
+        weights, scale = (to_numpy(tensor[:, k % tensor.shape[1]])[0] for tensor in (edge_weights, deg_inv_sqrt))
+        grad_scaled_z.zero_()
+        step_kernel(k, bool(freeze), *csr, weights, scale, *mixing, *arrays)
+        grad_scaled_z[:, :num_nodes, :channels] += matrices.halo.send_back(
+            grad_scaled_z[:, num_nodes:, :channels], num_nodes
+        )
+        scale_kernel(k, bool(freeze), scale, *arrays)
 
 
 @cache
-def _loops(width: int, *, large: bool) -> tuple[Callable, Callable, Callable, Callable]:
-    @compiled
-    def say(k, freeze, scale, z, level, said):
-        for run in range(len(z)):
-            sizes = scale[run % len(scale)]
-            for node in range(len(sizes)):
-                now = z[run, level[run, node] if freeze else k, node]
-                blend(width, sizes[node], now, ZERO, now, said[run, node])
+def _kernels(width: int, *, prefetch: bool) -> tuple[Callable, Callable, Callable, Callable]:
+    """Return the kernels of one step: scaling and propagation, forward and, in reverse order, backward.
 
-    @compiled
-    def hear(
-        k, freeze, pointers, columns, weights, scale, decay, home, budget, unit, bias, z, said, h, filled, level
+    Where `freeze`, the current state of node i is z^k with k = last_step[i].
+    """
+
+    @kernel
+    def scale_forward(k, freeze, deg_inv_sqrt, z, last_step, scaled_z):
+        for run in range(len(z)):
+            scale = deg_inv_sqrt[run % len(deg_inv_sqrt)]
+            for node in range(len(scale)):
+                state = z[run, last_step[run, node] if freeze else k, node]
+                blend(width, scale[node], state, ZERO, state, scaled_z[run, node])
+
+    @kernel
+    def step_forward(
+        k, freeze, indptr, indices, edge_weights, deg_inv_sqrt, adjacency_weight, z0_weight, budget, halting_weight,
+        halting_bias, z, scaled_z, h, halting_sum, last_step,
     ):  # fmt: skip
         total = np.empty(width, np.float32)
         for run in range(len(z)):
-            edges, sizes, own = weights[run % len(weights)], scale[run % len(scale)], unit[run]
-            after, start = z[run, k + 1], z[run, 0]
-            for node in range(len(sizes)):
-                if freeze and not filled[run, node] < budget:
+            weights, scale = edge_weights[run % len(edge_weights)], deg_inv_sqrt[run % len(deg_inv_sqrt)]
+            after, z0, run_weight = z[run, k + 1], z[run, 0], halting_weight[run]
+            for node in range(len(scale)):
+                if freeze and not halting_sum[run, node] < budget:
                     continue
-                gather(width, large, edges, columns, pointers[node], pointers[node + 1], said[run], total)
-                blend(width, decay * sizes[node], total, home, start[node], after[node])
-                answer, new = bias[run], after[node]
+                gather(width, prefetch, weights, indices, indptr[node], indptr[node + 1], scaled_z[run], total)
+                blend(width, adjacency_weight * scale[node], total, z0_weight, z0[node], after[node])
+                logit, new = halting_bias[run], after[node]
                 for c in range(width):
-                    answer += new[c] * own[c]
-                h[run, k, node] = ONE / (ONE + np.exp(-answer))
-                filled[run, node] += h[run, k, node]
-                level[run, node] = k + 1
+                    logit += new[c] * run_weight[c]
+                h[run, k, node] = ONE / (ONE + np.exp(-logit))
+                halting_sum[run, node] += h[run, k, node]
+                last_step[run, node] = k + 1
 
-    @compiled
-    def give(k, freeze, pointers, columns, weights, scale, decay, home, to_z, heard, level):
-        given = np.empty(width, np.float32)
-        for run in range(len(to_z)):
-            edges, sizes = weights[run % len(weights)], scale[run % len(scale)]
-            above, start = to_z[run, k + 1], to_z[run, 0]
-            for node in range(len(sizes)):
-                if freeze and level[run, node] <= k:
+    @kernel
+    def step_backward(
+        k, freeze, indptr, indices, edge_weights, deg_inv_sqrt, adjacency_weight, z0_weight, grad_z, grad_scaled_z,
+        last_step,
+    ):  # fmt: skip
+        grad_total = np.empty(width, np.float32)
+        for run in range(len(grad_z)):
+            weights, scale = edge_weights[run % len(edge_weights)], deg_inv_sqrt[run % len(deg_inv_sqrt)]
+            grad_after, grad_z0 = grad_z[run, k + 1], grad_z[run, 0]
+            for node in range(len(scale)):
+                if freeze and last_step[run, node] <= k:
                     continue
-                own, any_given = above[node], ZERO
+                gradient, grad_norm = grad_after[node], ZERO
                 for c in range(width):
-                    any_given += abs(own[c])
-                if any_given == ZERO:
+                    grad_norm += abs(gradient[c])
+                if grad_norm == ZERO:
                     continue
-                blend(width, decay * sizes[node], own, ZERO, own, given)
-                scatter(width, large, edges, columns, pointers[node], pointers[node + 1], heard[run], given)
-                if home != ZERO:
-                    blend(width, home, own, ONE, start[node], start[node])
+                blend(width, adjacency_weight * scale[node], gradient, ZERO, gradient, grad_total)
+                scatter(
+                    width, prefetch, weights, indices, indptr[node], indptr[node + 1], grad_scaled_z[run], grad_total
+                )  # fmt: skip
+                if z0_weight != ZERO:
+                    blend(width, z0_weight, gradient, ONE, grad_z0[node], grad_z0[node])
 
-    @compiled
-    def take(k, freeze, scale, to_z, heard, level):
-        for run in range(len(to_z)):
-            sizes = scale[run % len(scale)]
-            for node in range(len(sizes)):
-                below = to_z[run, min(k, level[run, node]) if freeze else k, node]
-                blend(width, sizes[node], heard[run, node], ONE, below, below)
+    @kernel
+    def scale_backward(k, freeze, deg_inv_sqrt, grad_z, grad_scaled_z, last_step):
+        for run in range(len(grad_z)):
+            scale = deg_inv_sqrt[run % len(deg_inv_sqrt)]
+            for node in range(len(scale)):
+                grad_before = grad_z[run, min(k, last_step[run, node]) if freeze else k, node]
+                blend(width, scale[node], grad_scaled_z[run, node], ONE, grad_before, grad_before)
 
-    return say, hear, give, take
+    return scale_forward, step_forward, step_backward, scale_backward

@@ -1,4 +1,8 @@
-"""How do nodes combine what they heard, and how does the gradient come back? See `halting` for the equations."""
+"""CPU kernels of the output of adaptive propagation, from its states and halting probabilities.
+
+The equations are in `nn.halting`, whose functions are the reference; `test_adaptive_propagation_matches_reference` and
+its neighbours in `tests/ops/test_kernels.py` compare both directions.
+"""
 
 from __future__ import annotations
 
@@ -6,100 +10,124 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from apgcn.ops.kernels.cpu.jit import ONE, ZERO, arrays_of, compiled
+from apgcn.ops.kernels.cpu.jit import ONE, ZERO, kernel, to_numpy
 
 
 def combine(
     z: Tensor,
     h: Tensor,
-    updates: Tensor | None,
+    update_mask: Tensor | None,
     nodes: Tensor | None,
     budget: float,
-    found: tuple[Tensor, Tensor, Tensor],
+    results: tuple[Tensor, Tensor, Tensor],
 ) -> None:
-    """Fill the output (runs, nodes, channels), the steps and the remainder (runs, nodes)."""
+    """Fill `results`: output (runs, nodes, channels), steps K and remainder R, both (runs, nodes).
+
+    Shapes
+    ------
+    z : (runs, T + 1, nodes, width), width >= channels
+    h : (runs, T, nodes)
+    update_mask : (runs, T, nodes) or None
+    nodes : (runs, m) or None
+        The nodes to compute; the results of others are 1.
+    """
     if nodes is not None:
-        for one in found:
-            one.fill_(1)  # of the others
-    wanted = torch.arange(h.shape[-1])[None] if nodes is None else nodes
-    _combine(*arrays_of(z, h, _or_ones(updates, h), wanted), np.float32(budget), *arrays_of(*found))
+        for result in results:
+            result.fill_(1)  # of the other nodes
+    nodes = torch.arange(h.shape[-1])[None] if nodes is None else nodes
+    _combine(*to_numpy(z, h, _mask_or_ones(update_mask, h), nodes), np.float32(budget), *to_numpy(*results))
 
 
-@compiled
-def _combine(z, h, updates, wanted, budget, output, taken, remainder):
-    runs, steps, _ = h.shape
+@kernel
+def _combine(z, h, update_mask, nodes, budget, output, steps, remainder):
+    runs, max_steps, _ = h.shape
     channels = output.shape[2]
-    fixed = updates.shape[1] == 1
+    no_mask = update_mask.shape[1] == 1
     for run in range(runs):
-        states, own, factors = z[run], h[run], updates[run % len(updates)]
-        for node in wanted[run % len(wanted)]:
-            last, filled = steps, ZERO
-            for k in range(steps - 1):
-                filled += own[k, node]
-                if not filled < budget:  # NaN ends it, too
+        run_z, run_h, run_mask = z[run], h[run], update_mask[run % len(update_mask)]
+        for node in nodes[run % len(nodes)]:
+            last, halting_sum = max_steps, ZERO
+            for k in range(max_steps - 1):
+                halting_sum += run_h[k, node]
+                if not halting_sum < budget:  # NaN halts, too
                     last = k + 1
                     break
-            taken[run, node] = last
-            into, p = output[run, node], ZERO
+            steps[run, node] = last
+            node_output, p = output[run, node], ZERO
             for c in range(channels):
-                into[c] = ZERO
+                node_output[c] = ZERO
             for k in range(last):
-                p = p + own[k, node] if k < last - 1 else ONE - p
-                share = factors[0 if fixed else k, node] / np.float32(last)
-                new, after, before = p * share, states[k + 1, node], states[k, node]
-                old = share - new
+                p = p + run_h[k, node] if k < last - 1 else ONE - p
+                scale = run_mask[0 if no_mask else k, node] / np.float32(last)
+                new_weight, new, old = p * scale, run_z[k + 1, node], run_z[k, node]
+                old_weight = scale - new_weight
                 for c in range(channels):
-                    into[c] += new * after[c] + old * before[c]
+                    node_output[c] += new_weight * new[c] + old_weight * old[c]
             remainder[run, node] = p
 
 
 def combine_backward(
-    z: Tensor, h: Tensor, updates: Tensor | None, unit: Tensor, taken: Tensor, gradients: tuple[Tensor, Tensor]
+    z: Tensor,
+    h: Tensor,
+    update_mask: Tensor | None,
+    halting_weight: Tensor,
+    steps: Tensor,
+    gradients: tuple[Tensor, Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """The gradients of z, but for what flows from step to step, and of what the halting unit said.
+    """Return the gradients of z and of the halting unit's logits.
 
-    `gradients` are those of output and remainder.
+    The gradient of z^k does not yet include what flows back from z^(k+1); `propagate_backward` adds it.
+
+    Shapes
+    ------
+    halting_weight : (runs, channels), Q
+    steps : (runs, nodes), K
+    gradients : of output and remainder
+    returned : as z, and (runs, T, nodes)
     """
-    to_z, to_asked = torch.zeros_like(z), torch.zeros_like(h)
-    _combine_back(*arrays_of(z, h, _or_ones(updates, h), unit, taken, *gradients, to_z, to_asked))
-    return to_z, to_asked
+    grad_z, grad_logits = torch.zeros_like(z), torch.zeros_like(h)
+    mask = _mask_or_ones(update_mask, h)
+    _combine_backward(*to_numpy(z, h, mask, halting_weight, steps, *gradients, grad_z, grad_logits))
+    return grad_z, grad_logits
 
 
-@compiled
-def _combine_back(z, h, updates, unit, taken, to_output, to_remainder, to_z, to_asked):
-    runs, steps, nodes = h.shape
-    channels = to_output.shape[2]
-    fixed = updates.shape[1] == 1
-    to_p = np.empty(steps, np.float32)
+@kernel
+def _combine_backward(
+    z, h, update_mask, halting_weight, steps, grad_output, grad_remainder, grad_z, grad_logits
+):  # fmt: skip
+    runs, max_steps, num_nodes = h.shape
+    channels = grad_output.shape[2]
+    no_mask = update_mask.shape[1] == 1
+    grad_p = np.empty(max_steps, np.float32)
     for run in range(runs):
-        states, own, factors, into = z[run], h[run], updates[run % len(updates)], to_z[run]
-        for node in range(nodes):
-            given, of_remainder = to_output[run, node], to_remainder[run, node]
-            any_given = abs(of_remainder)
+        run_z, run_h, run_mask, run_grad_z = z[run], h[run], update_mask[run % len(update_mask)], grad_z[run]
+        for node in range(num_nodes):
+            node_grad, node_grad_remainder = grad_output[run, node], grad_remainder[run, node]
+            grad_norm = abs(node_grad_remainder)
             for c in range(channels):
-                any_given += abs(given[c])
-            if any_given == ZERO:  # most nodes are not in the training set
+                grad_norm += abs(node_grad[c])
+            if grad_norm == ZERO:  # most nodes are not in the training set
                 continue
-            last, p = taken[run, node], ZERO
+            last, p = steps[run, node], ZERO
             for k in range(last):
-                p = p + own[k, node] if k < last - 1 else ONE - p
-                share = factors[0 if fixed else k, node] / np.float32(last)
-                new, after, before, gained = p * share, states[k + 1, node], states[k, node], ZERO
-                old, to_after, to_before = share - new, into[k + 1, node], into[k, node]
+                p = p + run_h[k, node] if k < last - 1 else ONE - p
+                scale = run_mask[0 if no_mask else k, node] / np.float32(last)
+                new_weight, new, old, dot = p * scale, run_z[k + 1, node], run_z[k, node], ZERO
+                old_weight, grad_new, grad_old = scale - new_weight, run_grad_z[k + 1, node], run_grad_z[k, node]
                 for c in range(channels):
-                    to_after[c] += new * given[c]
-                    to_before[c] += old * given[c]
-                    gained += given[c] * (after[c] - before[c])
-                to_p[k] = gained * share
-            through = -(to_p[last - 1] + of_remainder)  # R falls as any h before it grows
+                    grad_new[c] += new_weight * node_grad[c]
+                    grad_old[c] += old_weight * node_grad[c]
+                    dot += node_grad[c] * (new[c] - old[c])
+                grad_p[k] = dot * scale
+            grad_h = -(grad_p[last - 1] + node_grad_remainder)  # R falls as any h before step K grows
             for k in range(last - 2, -1, -1):
-                through += to_p[k]  # p^k and all p after it grow with h^k
-                to_answer = through * own[k, node] * (ONE - own[k, node])
-                to_asked[run, k, node] = to_answer
-                to_after = into[k + 1, node]
+                grad_h += grad_p[k]  # p^k and all later p grow with h^k
+                grad_logit = grad_h * run_h[k, node] * (ONE - run_h[k, node])
+                grad_logits[run, k, node] = grad_logit
+                grad_new = run_grad_z[k + 1, node]
                 for c in range(channels):
-                    to_after[c] += to_answer * unit[run, c]
+                    grad_new[c] += grad_logit * halting_weight[run, c]
 
 
-def _or_ones(updates: Tensor | None, h: Tensor) -> Tensor:
-    return h.new_ones(1, 1, h.shape[-1]) if updates is None else updates
+def _mask_or_ones(update_mask: Tensor | None, h: Tensor) -> Tensor:
+    return h.new_ones(1, 1, h.shape[-1]) if update_mask is None else update_mask

@@ -1,53 +1,83 @@
-"""How does numba compile here, and what does it get?"""
+"""Compilation of the CPU kernels by numba, and conversion of their arguments.
+
+Compiled kernels are kept on disk, where a folder is writable, so that each is compiled once for all processes. numba
+discards a cached function when the file that defines it changes. It does not follow what is inlined from other files:
+the intrinsics of `simd_rows` and the options here. `_PackageCache` therefore also stamps every entry with a digest of
+all sources of this package; `test_cached_kernels_are_recompiled_when_simd_rows_changes` edits a copy and looks.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numba import njit
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from torch import Tensor
 
-from apgcn._utils.process import uninterrupted
+from apgcn._utils.process import defer_signals
 from apgcn.ops.sparse import CSRStructure
 
-# Sums may be reordered, so that they fill the processor's lanes; NaN and infinity keep their meaning.
+# Sums may be reordered, so that they fill SIMD lanes. NaN and infinity keep their meaning.
 OPTIONS: dict[str, Any] = {"fastmath": {"contract", "reassoc", "nsz", "arcp"}, "error_model": "numpy"}
 
 ZERO, ONE = np.float32(0), np.float32(1)
 
 
-def compiled(function: Callable) -> Callable:
-    """The function, compiled on its first call; where a folder can be written to, once for all processes.
+def _source_digest() -> str:
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
-    What a function calls is compiled into it: after a change in `rows.py`, delete the `__pycache__` beside it.
-    """
-    kernel = part(function)
+
+SOURCE_DIGEST = _source_digest()
+
+
+class _PackageCache(FunctionCache):
+    """numba's on-disk cache of one function, valid for the present sources of this package only."""
+
+    def __init__(self, py_func: Callable):
+        super().__init__(py_func)
+        self._cache_file = IndexDataCacheFile(
+            cache_path=self._cache_path,
+            filename_base=self._impl.filename_base,
+            source_stamp=(self._impl.locator.get_source_stamp(), SOURCE_DIGEST),
+        )
+
+
+def kernel(function: Callable) -> Callable:
+    """Compile a function on its first call from Python; a signal waits until it is compiled."""
+    dispatcher = kernel_helper(function)
 
     def call(*arguments: Any) -> None:
-        if kernel.overloads:
-            kernel(*arguments)
+        if dispatcher.overloads:
+            dispatcher(*arguments)
         else:
-            with uninterrupted():
-                kernel(*arguments)
+            with defer_signals():
+                dispatcher(*arguments)
 
     return call
 
 
-def part(function: Callable) -> Any:
-    """The function, to be called by compiled ones."""
-    try:
-        return njit(cache=True, **OPTIONS)(function)
-    except RuntimeError:  # no folder to keep it in
-        return njit(**OPTIONS)(function)
+def kernel_helper(function: Callable) -> Any:
+    """Compile a function that kernels call."""
+    dispatcher = njit(**OPTIONS)(function)
+    with suppress(RuntimeError):  # no writable folder for the cache
+        dispatcher._cache = _PackageCache(function)  # as `njit(cache=True)` does with numba's class
+    return dispatcher
 
 
-def arrays_of(*tensors: Tensor) -> list[np.ndarray]:
-    """The same memory, as numpy sees it; what is to be filled must be contiguous already."""
-    return [one.detach().contiguous().numpy() for one in tensors]
+def to_numpy(*inputs: Tensor) -> list[np.ndarray]:
+    """Return tensors as numpy arrays that share their memory; tensors to be filled must be contiguous already."""
+    return [tensor.detach().contiguous().numpy() for tensor in inputs]
 
 
-def rows_of(structure: CSRStructure) -> list[np.ndarray]:
-    """Pointers and columns as numbers without a sign, for which no loop has to look whether one is negative."""
-    return [one.numpy().view(f"u{one.element_size()}") for one in structure.straight[:2]]
+def csr_arrays(structure: CSRStructure) -> list[np.ndarray]:
+    """Return indptr and indices as unsigned integers, so that kernels need not check for negative indices."""
+    csr = structure.csr
+    return [indices.numpy().view(f"u{indices.element_size()}") for indices in (csr.indptr, csr.indices)]

@@ -1,4 +1,8 @@
-"""How are some rows of one step computed, and which rows must be there before? Parts of `asking`."""
+"""CPU kernels of lazy inference: one propagation step of some rows, and which rows it needs.
+
+They are used by `inference.lazy_propagation`. Their reference is the full propagation of
+`nn.propagation.AdaptivePropagation`; `tests/inference/test_lazy_propagation.py` compares the two.
+"""
 
 from __future__ import annotations
 
@@ -7,116 +11,130 @@ from functools import cache
 
 import numpy as np
 
-from apgcn.ops.kernels.cpu.jit import ONE, ZERO, compiled
-from apgcn.ops.kernels.cpu.simd_rows import LARGE, SMALL, blend, gather
+from apgcn.ops.kernels.cpu.jit import ONE, ZERO, kernel
+from apgcn.ops.kernels.cpu.simd_rows import NO_PREFETCH, PREFETCH_SIZE, blend, gather
 
 
-@compiled
-def heard_by(pointers, columns, rows, level, reached, stamps, stamp, found, count):
-    """Fill `found` with whom the rows hear, each once, if it has not reached the level; how many goes to count[0]."""
+@kernel
+def in_neighbors(indptr, indices, rows, step, last_step, visited, visit, neighbors, count):
+    """Fill `neighbors` with those in-neighbours of the rows whose state after `step` is not yet computed.
+
+    Each is listed once; their number goes to count[0]. `visited` marks the nodes listed by this call with `visit`,
+    and `last_step` is the last step of which a node's state is computed.
+    """
     number = 0
     for row in rows:
-        for entry in range(pointers[row], pointers[row + 1]):
-            node = columns[entry]
-            if stamps[node] != stamp and reached[node] < level:
-                stamps[node] = stamp
-                found[number] = node
+        for entry in range(indptr[row], indptr[row + 1]):
+            node = indices[entry]
+            if visited[node] != visit and last_step[node] < step:
+                visited[node] = visit
+                neighbors[number] = node
                 number += 1
     count[0] = number
 
 
-@compiled
-def begin(rows, z0, scale, into, sums):
-    """Seeds as they are said, s z^0, filled up with zeros; nothing was heard yet."""
+@kernel
+def initialize_rows(rows, z0, deg_inv_sqrt, scaled_z, output_sum):
+    """Fill rows of `scaled_z` with S z^0, padded with zeros, and set their `output_sum` to zero."""
     channels = z0.shape[1]
     for number in range(len(rows)):
         row = rows[number]
-        own, size = into[row], scale[row]
+        scaled_row, scale = scaled_z[row], deg_inv_sqrt[row]
         for c in range(channels):
-            own[c] = size * z0[number, c]
-        for c in range(channels, len(own)):
-            own[c] = ZERO
-        sums[row] = ZERO
+            scaled_row[c] = scale * z0[number, c]
+        for c in range(channels, len(scaled_row)):
+            scaled_row[c] = ZERO
+        output_sum[row] = ZERO
 
 
-@compiled
-def finish(rows, sums, scale, taken, output):
-    """What the rows have heard, over the number of their steps, no longer scaled."""
+@kernel
+def finalize_rows(rows, output_sum, deg_inv_sqrt, steps, output):
+    """Fill `output` with the rows' weighted sums of states, divided by their steps K and no longer scaled by S."""
     for number in range(len(rows)):
         row = rows[number]
-        own, share = sums[row], ONE / (scale[row] * taken[row])
+        row_sum, scale = output_sum[row], ONE / (deg_inv_sqrt[row] * steps[row])
         for c in range(output.shape[1]):
-            output[number, c] = share * own[c]
+            output[number, c] = scale * row_sum[c]
 
 
 @cache
-def hidden_of(width: int) -> Callable:
-    """A loop: ReLU(X W + b) of some rows of sparse features, W and b filled up to the width."""
+def sparse_linear_kernel(width: int) -> Callable:
+    """Return a kernel that computes ReLU(X W + b) for some rows of sparse features; W and b are padded to the width."""
 
-    @compiled
-    def hidden(pointers, columns, values, rows, weight, bias, into):
+    @kernel
+    def sparse_linear_rows(indptr, indices, values, rows, weight, bias, hidden):
         total = np.empty(width, np.float32)
         for number in range(len(rows)):
             row = rows[number]
-            gather(width, SMALL, values, columns, pointers[row], pointers[row + 1], weight, total)
-            own = into[number]
+            gather(width, NO_PREFETCH, values, indices, indptr[row], indptr[row + 1], weight, total)
+            output = hidden[number]
             for c in range(width):
-                own[c] = max(total[c] + bias[c], ZERO)
+                output[c] = max(total[c] + bias[c], ZERO)
 
-    return hidden
+    return sparse_linear_rows
 
 
 @cache
-def step_of(width: int, *, large: bool) -> tuple[Callable, Callable]:
-    """Two loops: one step of some rows, and what they make of it as long as they listen."""
+def step_kernels(width: int, *, prefetch: bool) -> tuple[Callable, Callable]:
+    """Return two kernels: one propagation step of some rows, and the update of their halting and output."""
 
-    @compiled
-    def step(pointers, columns, weights, scale, decay, home, rows, said, start, after, unit, answers, messages):
-        """z' = decay A z + home z^0 and z' Q, of what everybody says before, s z, and `start`, s z^0."""
+    @kernel
+    def propagate_rows(
+        indptr, indices, weights, deg_inv_sqrt, adjacency_weight, z0_weight, rows, scaled_z, scaled_z0, scaled_new,
+        halting_weight, logits, messages,
+    ):  # fmt: skip
+        """Fill rows of `scaled_new` with S z', z' = adjacency_weight A z + z0_weight z^0, and `logits` with z' Q.
+
+        `scaled_z` and `scaled_z0` are S z and S z^0. The number of messages, self-loops not counted, is added to
+        messages[0].
+        """
         total, count = np.empty(width, np.float32), np.int64(0)
         for number in range(len(rows)):
             row = rows[number]
-            first, last = pointers[row], pointers[row + 1]
-            gather(width, large, weights, columns, first, last, said, total)
-            own, new, answer = scale[row], after[row], ZERO
-            blend(width, decay * own * own, total, home, start[row], new)
+            first, last = indptr[row], indptr[row + 1]
+            gather(width, prefetch, weights, indices, first, last, scaled_z, total)
+            scale, new, logit = deg_inv_sqrt[row], scaled_new[row], ZERO
+            blend(width, adjacency_weight * scale * scale, total, z0_weight, scaled_z0[row], new)
             for c in range(width):
-                answer += new[c] * unit[c]
-            answers[number] = answer / own
+                logit += new[c] * halting_weight[c]
+            logits[number] = logit / scale
             count += np.int64(last) - np.int64(first) - 1
         messages[0] += count
 
-    @compiled
-    def weigh(rows, h, level, end, budget, said, after, together, filled, taken, remainder, heard, reached, count):
-        """Fill budgets, and add p z' + (1 - p) z, scaled, to what the rows have heard, until they halt.
+    @kernel
+    def accumulate_rows(
+        rows, h, step, max_steps, budget, scaled_z, scaled_new, in_place, halting_sum, steps, remainder, output_sum,
+        last_step, count,
+    ):  # fmt: skip
+        """Add p z' + (1 - p) z, scaled by S, to the `output_sum` of the rows that have not halted, and let rows halt.
 
-        Where all nodes listen together, the rows say from now on what they say after this step, and those that have not
-        halted come first among them, count[0] of them.
+        With `in_place`, all nodes take the step together: `scaled_z` of the rows is overwritten by `scaled_new`, and
+        the rows that have not halted are moved to the front of `rows`; their number goes to count[0].
         """
-        still = 0
+        active = 0
         for number in range(len(rows)):
             row = rows[number]
-            reached[row] = level
-            if taken[row]:
+            last_step[row] = step
+            if steps[row]:
                 continue
-            before = filled[row]
+            before = halting_sum[row]
             p = before + h[number]
-            filled[row] = p
-            if level == end or not p < budget:
+            halting_sum[row] = p
+            if step == max_steps or not p < budget:
                 p = ONE - before
-                taken[row], remainder[row] = level, p
-            elif together:
-                rows[still] = row
-                still += 1
-            blend(width, p, after[row], ONE, heard[row], heard[row])
-            blend(width, ONE - p, said[row], ONE, heard[row], heard[row])
-            if together:
-                blend(width, ONE, after[row], ZERO, after[row], said[row])
-        count[0] = still
+                steps[row], remainder[row] = step, p
+            elif in_place:
+                rows[active] = row
+                active += 1
+            blend(width, p, scaled_new[row], ONE, output_sum[row], output_sum[row])
+            blend(width, ONE - p, scaled_z[row], ONE, output_sum[row], output_sum[row])
+            if in_place:
+                blend(width, ONE, scaled_new[row], ZERO, scaled_new[row], scaled_z[row])
+        count[0] = active
 
-    return step, weigh
+    return propagate_rows, accumulate_rows
 
 
-def is_large(nodes: int, width: int) -> bool:
-    """Whether a step's states do not stay in a processor's caches."""
-    return nodes * width > LARGE
+def exceeds_cache(nodes: int, width: int) -> bool:
+    """Whether the states of one step are too large for a CPU's caches, so that prefetching pays."""
+    return nodes * width > PREFETCH_SIZE

@@ -1,6 +1,13 @@
-"""How do nodes listen until they halt, and how does the gradient come back? See `kernels.listening` for the equations.
+"""CPU kernels of adaptive propagation.
 
-Channels are filled up with zeros to as many floats as a processor handles at once.
+The equations are in `kernels.autograd.FusedAdaptivePropagation`. The reference is the PyTorch path of
+`nn.propagation.AdaptivePropagation`; `test_adaptive_propagation_matches_reference`,
+`test_adaptive_propagation_with_frozen_states_matches_reference` and their neighbours in `tests/ops/test_kernels.py`
+compare both directions.
+
+A_k = S_k W_k S_k with the diagonal S_k = D_k^-1/2 (`deg_inv_sqrt`), so each step first computes S_k z^(k-1)
+(`scaled_z`) once per node and then sums its rows over the in-neighbours. Channels are padded with zeros to a multiple
+of the SIMD width.
 """
 
 from __future__ import annotations
@@ -13,233 +20,282 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from apgcn.ops.kernels.adaptive_propagation import Halting, PropagationMatrices
-from apgcn.ops.kernels.cpu.halo_propagation import ROUNDING, propagate_halo, propagate_halo_backward
-from apgcn.ops.kernels.cpu.jit import ONE, ZERO, arrays_of, compiled, part, rows_of
-from apgcn.ops.kernels.cpu.rng import factors
-from apgcn.ops.kernels.cpu.simd_rows import LARGE, blend, gather, scatter
+from apgcn.ops.kernels.autograd import HaltingParameters, PropagationMatrices
+from apgcn.ops.kernels.cpu.halo_propagation import HALTING_TOLERANCE, propagate_halo, propagate_halo_backward
+from apgcn.ops.kernels.cpu.jit import ONE, ZERO, csr_arrays, kernel, kernel_helper, to_numpy
+from apgcn.ops.kernels.cpu.rng import unpack_mask
+from apgcn.ops.kernels.cpu.simd_rows import PREFETCH_SIZE, blend, gather, scatter
 
-LANES = 8
-
-
-def _prepared(matrices: PropagationMatrices) -> tuple[Tensor, Tensor]:
-    """What is left of the edges after dropping, (1 or runs, 1 or steps, entries), and the scale of every node.
-
-    A_k = S_k W_k S_k with the diagonal S_k = D_k^-1/2, (1 or runs, 1 or steps, nodes).
-    """
-    weights, mask = matrices.weights, matrices.mask
-    kept = weights.new_ones(1, 1, len(weights)) if mask is None else factors(mask)
-    left = torch.empty_like(kept)
-    scale = kept.new_ones(*kept.shape[:2], matrices.structure.shape[0])
-    factor = np.float32(1 if mask is None else mask.factor)
-    rows, given = rows_of(matrices.structure), arrays_of(weights, kept)
-    _drop(*rows, *given, factor, matrices.keep_self_loops, matrices.renormalize, *arrays_of(left, scale))
-    return left, scale
+SIMD_WIDTH = 8  # floats
 
 
-@compiled
-def _drop(pointers, columns, weights, kept, factor, keep_self_loops, renormalize, left, scale):
-    for run in range(kept.shape[0]):
-        for step in range(kept.shape[1]):
-            mask, into, own = kept[run, step], left[run, step], scale[run, step]
-            for entry in range(len(into)):
-                into[entry] = mask[entry] * weights[entry]
-            for node in range(len(own)):
-                total = ZERO
-                for entry in range(pointers[node], pointers[node + 1]):
-                    if keep_self_loops and columns[entry] == node:
-                        into[entry] = factor * weights[entry]
-                    total += into[entry]
-                if renormalize:
-                    own[node] = ONE / np.sqrt(total)
-
-
-def propagate(
-    matrices: PropagationMatrices, z0: Tensor, unit: Tensor, bias: Tensor, nodes: Tensor | None, halting: Halting
-) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-    """z^0, ..., z^T (runs, T + 1, nodes, channels filled up), h^1, ..., h^T (runs, T, nodes), and the matrices.
-
-    Where nodes freeze, z and h are there up to the last step that a node took, and how many these are comes with the
-    matrices, (runs, nodes).
+def _edge_weights(matrices: PropagationMatrices) -> tuple[Tensor, Tensor]:
+    """Return W_k, the edge weights after dropout, and `deg_inv_sqrt`.
 
     Shapes
     ------
-    seeds : (runs, nodes, channels)
-    unit : (runs, channels), Q
-    bias : (runs,), q
-    nodes : (runs, m), for whom the others listen; all where None
+    returned : (1 or runs, 1 or steps, nnz) and (1 or runs, 1 or steps, nodes)
     """
-    runs, count, channels = z0.shape
-    steps = halting.steps
-    width = -(-channels // LANES) * LANES
-    empty = z0.new_zeros if halting.freeze else z0.new_empty  # where nodes freeze, not all is filled
-    z, h = empty(runs, steps + 1, count, width), empty(runs, steps, count)
+    weights, mask = matrices.weights, matrices.mask
+    unpacked = weights.new_ones(1, 1, len(weights)) if mask is None else unpack_mask(mask)
+    edge_weights = torch.empty_like(unpacked)
+    deg_inv_sqrt = unpacked.new_ones(*unpacked.shape[:2], matrices.structure.shape[0])
+    _drop_edges(
+        *csr_arrays(matrices.structure),
+        *to_numpy(weights, unpacked),
+        np.float32(matrices.mask_scale),
+        matrices.keep_self_loops,
+        matrices.renormalize,
+        *to_numpy(edge_weights, deg_inv_sqrt),
+    )
+    return edge_weights, deg_inv_sqrt
+
+
+@kernel
+def _drop_edges(
+    indptr, indices, weights, mask, mask_scale, keep_self_loops, renormalize, edge_weights, deg_inv_sqrt
+):  # fmt: skip
+    for run in range(mask.shape[0]):
+        for step in range(mask.shape[1]):
+            step_mask, step_weights, step_deg = mask[run, step], edge_weights[run, step], deg_inv_sqrt[run, step]
+            for entry in range(len(step_weights)):
+                step_weights[entry] = step_mask[entry] * weights[entry]
+            for node in range(len(step_deg)):
+                degree = ZERO
+                for entry in range(indptr[node], indptr[node + 1]):
+                    if keep_self_loops and indices[entry] == node:
+                        step_weights[entry] = mask_scale * weights[entry]
+                    degree += step_weights[entry]
+                if renormalize:
+                    step_deg[node] = ONE / np.sqrt(degree)
+
+
+def propagate(
+    matrices: PropagationMatrices,
+    z0: Tensor,
+    halting_weight: Tensor,
+    halting_bias: Tensor,
+    nodes: Tensor | None,
+    halting: HaltingParameters,
+) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    """Return z^0, ..., z^T, h^1, ..., h^T and the tensors that `propagate_backward` needs.
+
+    With `freeze_halted`, z and h of a node are valid up to the last step that it took.
+
+    Shapes
+    ------
+    z0 : (runs, nodes, channels)
+    halting_weight : (runs, channels), Q
+    halting_bias : (runs,), q
+    nodes : (runs, m), the nodes whose output is needed; all where None
+    returned : (runs, T + 1, nodes, padded channels), (runs, T, nodes)
+    """
+    runs, num_nodes, channels = z0.shape
+    max_steps = halting.max_steps
+    width = -(-channels // SIMD_WIDTH) * SIMD_WIDTH
+    new = z0.new_zeros if halting.freeze_halted else z0.new_empty  # with frozen states not all is written
+    z, h = new(runs, max_steps + 1, num_nodes, width), new(runs, max_steps, num_nodes)
     z[:, 0, :, :channels] = z0
     z[:, 0, :, channels:] = 0
-    prepared = _prepared(matrices)
-    if matrices.exchange is not None:
+    step_matrices = _edge_weights(matrices)
+    if matrices.halo is not None:
         z[:, 1:] = 0
-        return z, *propagate_halo(matrices, prepared, z, unit, bias, nodes, halting)
-    monitored_loss = torch.arange(count)[None] if nodes is None else nodes
-    large = count * width > LARGE
-    factors = np.float32(matrices.decay), np.float32(matrices.home)
-    given = arrays_of(z, functional.pad(unit, (0, width - channels)), bias, monitored_loss, h)
-    if halting.freeze:
-        taken = torch.empty(runs, count, dtype=torch.int32)
-        kernel, _ = _frozen_steps(width, large=large)
+        return z, *propagate_halo(matrices, step_matrices, z, halting_weight, halting_bias, nodes, halting)
+    nodes = torch.arange(num_nodes)[None] if nodes is None else nodes
+    prefetch = num_nodes * width > PREFETCH_SIZE
+    mixing = np.float32(matrices.adjacency_weight), np.float32(matrices.z0_weight)
+    halting_weight = functional.pad(halting_weight, (0, width - channels))
+    arrays = to_numpy(z, halting_weight, halting_bias, nodes, h)
+    if halting.freeze_halted:
+        last_step = torch.empty(runs, num_nodes, dtype=torch.int32)
+        forward, _ = _frozen_kernels(width, prefetch=prefetch)
         budget = np.float32(halting.budget)
-        kernel(*rows_of(matrices.structure), *arrays_of(*prepared), *factors, budget, *given, *arrays_of(taken))
-        return z, h, (*prepared, taken)
-    kernel, _ = _steps(width, large=large)
-    budget = np.float32(halting.budget + ROUNDING)
-    kernel(*rows_of(matrices.structure), *arrays_of(*prepared), *factors, budget, *given)
-    return z, h.add_(bias[:, None, None]).sigmoid_(), prepared
+        forward(
+            *csr_arrays(matrices.structure), *to_numpy(*step_matrices), *mixing, budget, *arrays, *to_numpy(last_step)
+        )
+        return z, h, (*step_matrices, last_step)
+    forward, _ = _kernels(width, prefetch=prefetch)
+    budget = np.float32(halting.budget + HALTING_TOLERANCE)
+    forward(*csr_arrays(matrices.structure), *to_numpy(*step_matrices), *mixing, budget, *arrays)
+    return z, h.add_(halting_bias[:, None, None]).sigmoid_(), step_matrices
 
 
-@part
-def _filled(answers, bias):
-    """How much of its budget a node has filled."""
+def propagate_backward(matrices: PropagationMatrices, saved: tuple[Tensor, ...], grad_z: Tensor) -> None:
+    """Add the gradients of z^1, ..., z^T to those of the states before them, down to z^0, in place.
+
+    `saved` are the tensors that `propagate` returned; grad_z has the shape of z.
+    """
+    if matrices.halo is not None:
+        propagate_halo_backward(matrices, saved, grad_z)
+        return
+    num_nodes, width = grad_z.shape[-2:]
+    edge_weights, deg_inv_sqrt, *last_step = saved
+    kernels = _frozen_kernels if last_step else _kernels
+    _, backward = kernels(width, prefetch=num_nodes * width > PREFETCH_SIZE)
+    mixing = np.float32(matrices.adjacency_weight), np.float32(matrices.z0_weight)
+    backward(
+        *csr_arrays(matrices.structure), *to_numpy(edge_weights, deg_inv_sqrt), *mixing, *to_numpy(grad_z, *last_step)
+    )
+
+
+@kernel_helper
+def _halting_sum(logits, halting_bias):
+    """The sum of a node's halting probabilities."""
     total = ZERO
-    for answer in answers:
-        total += ONE / (ONE + np.exp(-(answer + bias)))
+    for logit in logits:
+        total += ONE / (ONE + np.exp(-(logit + halting_bias)))
     return total
 
 
-def propagate_backward(matrices: PropagationMatrices, kept: tuple[Tensor, ...], to_z: Tensor) -> None:
-    """Bring the gradients of z^1, ..., z^T home to z^0, in place; shape as z."""
-    if matrices.exchange is not None:
-        propagate_halo_backward(matrices, kept, to_z)
-        return
-    count, width = to_z.shape[-2:]
-    left, scale, *taken = kept
-    _, kernel = (_frozen_steps if taken else _steps)(width, large=count * width > LARGE)
-    factors = np.float32(matrices.decay), np.float32(matrices.home)
-    kernel(*rows_of(matrices.structure), *arrays_of(left, scale), *factors, *arrays_of(to_z, *taken))
-
-
 @cache
-def _steps(width: int, *, large: bool) -> tuple[Callable, Callable]:
-    @compiled
-    def forward(pointers, columns, left, scale, decay, home, budget, z, unit, bias, monitored_loss, asked):
-        runs, steps, nodes = asked.shape
-        total, said = np.empty(width, np.float32), np.empty((nodes, width), np.float32)
+def _kernels(width: int, *, prefetch: bool) -> tuple[Callable, Callable]:
+    """Return the forward and the backward kernel where the states of halted nodes go on being updated.
+
+    `forward` fills `logits` with z^k Q, without the bias. A run ends when all of its `nodes` have halted; later states
+    and logits are zero.
+    """
+
+    @kernel
+    def forward(
+        indptr, indices, edge_weights, deg_inv_sqrt, adjacency_weight, z0_weight, budget, z, halting_weight,
+        halting_bias, nodes, logits,
+    ):  # fmt: skip
+        runs, max_steps, num_nodes = logits.shape
+        total, scaled_z = np.empty(width, np.float32), np.empty((num_nodes, width), np.float32)
         for run in range(runs):
-            states, own = z[run], unit[run]
-            theirs, halted = monitored_loss[run % len(monitored_loss)], 0
-            for k in range(steps):
-                if halted == len(theirs):
-                    states[k + 1] = ZERO
-                    asked[run, k] = ZERO
+            run_z, run_weight = z[run], halting_weight[run]
+            run_nodes, halted = nodes[run % len(nodes)], 0
+            for k in range(max_steps):
+                if halted == len(run_nodes):
+                    run_z[k + 1] = ZERO
+                    logits[run, k] = ZERO
                     continue
-                weights, sizes = left[run % len(left), k % left.shape[1]], scale[run % len(scale), k % scale.shape[1]]
-                before, after, start, answers = states[k], states[k + 1], states[0], asked[run, k]
-                for node in range(nodes):
-                    blend(width, sizes[node], before[node], ZERO, before[node], said[node])
-                for node in range(nodes):
-                    gather(width, large, weights, columns, pointers[node], pointers[node + 1], said, total)
-                    blend(width, decay * sizes[node], total, home, start[node], after[node])
-                    answer, new = ZERO, after[node]
+                weights = edge_weights[run % len(edge_weights), k % edge_weights.shape[1]]
+                scale = deg_inv_sqrt[run % len(deg_inv_sqrt), k % deg_inv_sqrt.shape[1]]
+                before, after, z0, step_logits = run_z[k], run_z[k + 1], run_z[0], logits[run, k]
+                for node in range(num_nodes):
+                    blend(width, scale[node], before[node], ZERO, before[node], scaled_z[node])
+                for node in range(num_nodes):
+                    gather(width, prefetch, weights, indices, indptr[node], indptr[node + 1], scaled_z, total)
+                    blend(width, adjacency_weight * scale[node], total, z0_weight, z0[node], after[node])
+                    logit, new = ZERO, after[node]
                     for c in range(width):
-                        answer += new[c] * own[c]
-                    answers[node] = answer
-                while halted < len(theirs) and _filled(asked[run, : k + 1, theirs[halted]], bias[run]) >= budget:
+                        logit += new[c] * run_weight[c]
+                    step_logits[node] = logit
+                while (
+                    halted < len(run_nodes)
+                    and _halting_sum(logits[run, : k + 1, run_nodes[halted]], halting_bias[run]) >= budget
+                ):
                     halted += 1
 
-    @compiled
-    def backward(pointers, columns, left, scale, decay, home, to_z):
-        runs, steps, nodes = to_z.shape[0], to_z.shape[1] - 1, to_z.shape[2]
-        given, heard = np.empty(width, np.float32), np.zeros((nodes, width), np.float32)
+    @kernel
+    def backward(indptr, indices, edge_weights, deg_inv_sqrt, adjacency_weight, z0_weight, grad_z):
+        runs, max_steps, num_nodes = grad_z.shape[0], grad_z.shape[1] - 1, grad_z.shape[2]
+        grad_total, grad_scaled_z = np.empty(width, np.float32), np.zeros((num_nodes, width), np.float32)
         for run in range(runs):
-            for k in range(steps - 1, -1, -1):
-                weights, sizes = left[run % len(left), k % left.shape[1]], scale[run % len(scale), k % scale.shape[1]]
-                below, above, start = to_z[run, k], to_z[run, k + 1], to_z[run, 0]
-                for node in range(nodes):
-                    own, any_given = above[node], ZERO
+            for k in range(max_steps - 1, -1, -1):
+                weights = edge_weights[run % len(edge_weights), k % edge_weights.shape[1]]
+                scale = deg_inv_sqrt[run % len(deg_inv_sqrt), k % deg_inv_sqrt.shape[1]]
+                grad_before, grad_after, grad_z0 = grad_z[run, k], grad_z[run, k + 1], grad_z[run, 0]
+                for node in range(num_nodes):
+                    gradient, grad_norm = grad_after[node], ZERO
                     for c in range(width):
-                        any_given += abs(own[c])
-                    if any_given == ZERO:
+                        grad_norm += abs(gradient[c])
+                    if grad_norm == ZERO:
                         continue
-                    blend(width, decay * sizes[node], own, ZERO, own, given)
-                    scatter(width, large, weights, columns, pointers[node], pointers[node + 1], heard, given)
-                for node in range(nodes):
-                    blend(width, sizes[node], heard[node], ONE, below[node], below[node])
-                heard[:] = ZERO
-                if home != ZERO:
-                    for node in range(nodes):
-                        blend(width, home, above[node], ONE, start[node], start[node])
+                    blend(width, adjacency_weight * scale[node], gradient, ZERO, gradient, grad_total)
+                    scatter(
+                        width, prefetch, weights, indices, indptr[node], indptr[node + 1], grad_scaled_z, grad_total
+                    )  # fmt: skip
+                for node in range(num_nodes):
+                    blend(width, scale[node], grad_scaled_z[node], ONE, grad_before[node], grad_before[node])
+                grad_scaled_z[:] = ZERO
+                if z0_weight != ZERO:
+                    for node in range(num_nodes):
+                        blend(width, z0_weight, grad_after[node], ONE, grad_z0[node], grad_z0[node])
 
     return forward, backward
 
 
 @cache
-def _frozen_steps(width: int, *, large: bool) -> tuple[Callable, Callable]:
-    """The same where nodes that have halted keep their value, and so cost nothing: node i is at level taken[i]."""
+def _frozen_kernels(width: int, *, prefetch: bool) -> tuple[Callable, Callable]:
+    """Return the same kernels for frozen states: a halted node keeps its state, and no more is computed for it.
 
-    @compiled
-    def forward(pointers, columns, left, scale, decay, home, budget, z, unit, bias, monitored_loss, h, taken):
-        runs, steps, nodes = h.shape
-        total, said = np.empty(width, np.float32), np.empty((nodes, width), np.float32)
-        filled, listening = np.empty(nodes, np.float32), np.empty(nodes, np.int64)
+    The current state of node i is z^k with k = last_step[i]. `forward` fills h itself.
+    """
+
+    @kernel
+    def forward(
+        indptr, indices, edge_weights, deg_inv_sqrt, adjacency_weight, z0_weight, budget, z, halting_weight,
+        halting_bias, nodes, h, last_step,
+    ):  # fmt: skip
+        runs, max_steps, num_nodes = h.shape
+        total, scaled_z = np.empty(width, np.float32), np.empty((num_nodes, width), np.float32)
+        halting_sum, active = np.empty(num_nodes, np.float32), np.empty(num_nodes, np.int64)
         for run in range(runs):
-            states, own, level = z[run], unit[run], taken[run]
-            theirs, halted, waiting = monitored_loss[run % len(monitored_loss)], 0, nodes
-            for node in range(nodes):
-                filled[node], listening[node], level[node] = ZERO, node, 0
-            for k in range(steps):
-                while halted < len(theirs) and not filled[theirs[halted]] < budget:
+            run_z, run_weight, run_last = z[run], halting_weight[run], last_step[run]
+            run_nodes, halted, num_active = nodes[run % len(nodes)], 0, num_nodes
+            for node in range(num_nodes):
+                halting_sum[node], active[node], run_last[node] = ZERO, node, 0
+            for k in range(max_steps):
+                while halted < len(run_nodes) and not halting_sum[run_nodes[halted]] < budget:
                     halted += 1
-                if halted == len(theirs):
+                if halted == len(run_nodes):
                     break
-                weights, sizes = left[run % len(left), k % left.shape[1]], scale[run % len(scale), k % scale.shape[1]]
-                if k == 0 or scale.shape[1] > 1:  # else those who have halted say what they said
-                    for node in range(nodes):
-                        now = states[level[node], node]
-                        blend(width, sizes[node], now, ZERO, now, said[node])
-                after, start, still = states[k + 1], states[0], 0
-                for number in range(waiting):
-                    node = listening[number]
-                    gather(width, large, weights, columns, pointers[node], pointers[node + 1], said, total)
-                    blend(width, decay * sizes[node], total, home, start[node], after[node])
-                    answer, new = bias[run], after[node]
+                weights = edge_weights[run % len(edge_weights), k % edge_weights.shape[1]]
+                scale = deg_inv_sqrt[run % len(deg_inv_sqrt), k % deg_inv_sqrt.shape[1]]
+                if k == 0 or deg_inv_sqrt.shape[1] > 1:  # otherwise the rows of halted nodes are as before
+                    for node in range(num_nodes):
+                        state = run_z[run_last[node], node]
+                        blend(width, scale[node], state, ZERO, state, scaled_z[node])
+                after, z0, still_active = run_z[k + 1], run_z[0], 0
+                for number in range(num_active):
+                    node = active[number]
+                    gather(width, prefetch, weights, indices, indptr[node], indptr[node + 1], scaled_z, total)
+                    blend(width, adjacency_weight * scale[node], total, z0_weight, z0[node], after[node])
+                    logit, new = halting_bias[run], after[node]
                     for c in range(width):
-                        answer += new[c] * own[c]
-                    h[run, k, node] = ONE / (ONE + np.exp(-answer))
-                for number in range(waiting):
-                    node = listening[number]
-                    level[node] = k + 1
-                    filled[node] += h[run, k, node]
-                    blend(width, sizes[node], after[node], ZERO, after[node], said[node])
-                    if filled[node] < budget:
-                        listening[still] = node
-                        still += 1
-                waiting = still
+                        logit += new[c] * run_weight[c]
+                    h[run, k, node] = ONE / (ONE + np.exp(-logit))
+                for number in range(num_active):
+                    node = active[number]
+                    run_last[node] = k + 1
+                    halting_sum[node] += h[run, k, node]
+                    blend(width, scale[node], after[node], ZERO, after[node], scaled_z[node])
+                    if halting_sum[node] < budget:
+                        active[still_active] = node
+                        still_active += 1
+                num_active = still_active
 
-    @compiled
-    def backward(pointers, columns, left, scale, decay, home, to_z, taken):
-        runs, steps, nodes = to_z.shape[0], to_z.shape[1] - 1, to_z.shape[2]
-        given, heard = np.empty(width, np.float32), np.zeros((nodes, width), np.float32)
+    @kernel
+    def backward(indptr, indices, edge_weights, deg_inv_sqrt, adjacency_weight, z0_weight, grad_z, last_step):
+        runs, max_steps, num_nodes = grad_z.shape[0], grad_z.shape[1] - 1, grad_z.shape[2]
+        grad_total, grad_scaled_z = np.empty(width, np.float32), np.zeros((num_nodes, width), np.float32)
         for run in range(runs):
-            level = taken[run]
-            for k in range(steps - 1, -1, -1):
-                weights, sizes = left[run % len(left), k % left.shape[1]], scale[run % len(scale), k % scale.shape[1]]
-                above, start, any_heard = to_z[run, k + 1], to_z[run, 0], False
-                for node in range(nodes):
-                    if level[node] <= k:
+            run_last = last_step[run]
+            for k in range(max_steps - 1, -1, -1):
+                weights = edge_weights[run % len(edge_weights), k % edge_weights.shape[1]]
+                scale = deg_inv_sqrt[run % len(deg_inv_sqrt), k % deg_inv_sqrt.shape[1]]
+                grad_after, grad_z0, any_gradient = grad_z[run, k + 1], grad_z[run, 0], False
+                for node in range(num_nodes):
+                    if run_last[node] <= k:
                         continue
-                    own, any_given = above[node], ZERO
+                    gradient, grad_norm = grad_after[node], ZERO
                     for c in range(width):
-                        any_given += abs(own[c])
-                    if any_given == ZERO:
+                        grad_norm += abs(gradient[c])
+                    if grad_norm == ZERO:
                         continue
-                    any_heard = True
-                    blend(width, decay * sizes[node], own, ZERO, own, given)
-                    scatter(width, large, weights, columns, pointers[node], pointers[node + 1], heard, given)
-                    if home != ZERO:
-                        blend(width, home, own, ONE, start[node], start[node])
-                if any_heard:
-                    for node in range(nodes):
-                        below = to_z[run, min(k, level[node]), node]
-                        blend(width, sizes[node], heard[node], ONE, below, below)
-                    heard[:] = ZERO
+                    any_gradient = True
+                    blend(width, adjacency_weight * scale[node], gradient, ZERO, gradient, grad_total)
+                    scatter(
+                        width, prefetch, weights, indices, indptr[node], indptr[node + 1], grad_scaled_z, grad_total
+                    )  # fmt: skip
+                    if z0_weight != ZERO:
+                        blend(width, z0_weight, gradient, ONE, grad_z0[node], grad_z0[node])
+                if any_gradient:
+                    for node in range(num_nodes):
+                        grad_before = grad_z[run, min(k, run_last[node]), node]
+                        blend(width, scale[node], grad_scaled_z[node], ONE, grad_before, grad_before)
+                    grad_scaled_z[:] = ZERO
 
     return forward, backward

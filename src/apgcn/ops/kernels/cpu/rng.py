@@ -1,4 +1,8 @@
-"""How does a processor read the tapes of `rng.RandomStream`? In one pass."""
+"""CPU kernels of the random streams.
+
+* `random_bits`: reference `apgcn.ops.rng.RandomStream.random_bits`, compared in `test_random_bits_match_reference`.
+* `unpack_mask`: reference `apgcn.ops.rng.PackedMask.unpack`, compared in `test_spmm_matches_reference`.
+"""
 
 from __future__ import annotations
 
@@ -8,48 +12,55 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from apgcn.ops.kernels.cpu.jit import arrays_of, compiled
+from apgcn.ops.kernels.cpu.jit import kernel, to_numpy
 from apgcn.ops.rng import GAMMA, MULTIPLIERS, SHIFTS, PackedMask
 
-STEP = np.uint64(GAMMA)
-FIRST, SECOND = (np.uint64(one) for one in MULTIPLIERS)
-DOWN, FURTHER, LAST = (np.uint64(one) for one in SHIFTS)
+GAMMA_64 = np.uint64(GAMMA)
+MULTIPLIER_1, MULTIPLIER_2 = (np.uint64(multiplier) for multiplier in MULTIPLIERS)
+SHIFT_1, SHIFT_2, SHIFT_3 = (np.uint64(shift) for shift in SHIFTS)
 
 
 def random_bits(starts: Tensor, first: int, count: int) -> Tensor:
-    """Words number `first` and the `count` - 1 after it of the tapes that start at `starts` (runs, 1)."""
-    drawn = torch.empty(len(starts), count, dtype=torch.int64)
-    tapes, into = (one.view(np.uint64) for one in arrays_of(starts, drawn))
-    _read(tapes, np.uint64(first), into)
-    return drawn
+    """Return numbers `first`, ..., `first + count - 1` of the streams with these starts.
+
+    Shapes
+    ------
+    starts : (runs, 1)
+    returned : int64, (runs, count)
+    """
+    bits = torch.empty(len(starts), count, dtype=torch.int64)
+    starts_array, bits_array = (array.view(np.uint64) for array in to_numpy(starts, bits))
+    _splitmix64(starts_array, np.uint64(first), bits_array)
+    return bits
 
 
-@compiled
-def _read(starts, first, drawn):
-    for run in range(len(drawn)):
-        start, mine = starts[run, 0] + first * STEP, drawn[run]
-        for place in range(len(mine)):
-            word = start + np.uint64(place) * STEP
-            word = (word ^ (word >> DOWN)) * FIRST
-            word = (word ^ (word >> FURTHER)) * SECOND
-            mine[place] = word ^ (word >> LAST)
+@kernel
+def _splitmix64(starts, first, bits):
+    for run in range(len(bits)):
+        start, run_bits = starts[run, 0] + first * GAMMA_64, bits[run]
+        for i in range(len(run_bits)):
+            number = start + np.uint64(i) * GAMMA_64
+            number = (number ^ (number >> SHIFT_1)) * MULTIPLIER_1
+            number = (number ^ (number >> SHIFT_2)) * MULTIPLIER_2
+            run_bits[i] = number ^ (number >> SHIFT_3)
 
 
-def factors(mask: PackedMask) -> Tensor:
-    """`PackedMask.factors`, of fair coins in one pass; contiguous."""
-    if not mask.fair:
-        return mask.factors().contiguous()
-    unpacked = torch.empty(len(mask.words), math.prod(mask.shape))
-    _unpack(*arrays_of(mask.words.view(torch.int32), unpacked), np.float32(mask.factor))
-    return unpacked.view(len(mask.words), *mask.shape)
+def unpack_mask(mask: PackedMask) -> Tensor:
+    """Return `mask.unpack()`, contiguous; bit-packed masks are unpacked in one pass."""
+    if not mask.is_bit_packed:
+        return mask.unpack().contiguous()
+    unpacked = torch.empty(len(mask.bits), math.prod(mask.shape))
+    _unpack_bits(*to_numpy(mask.bits.view(torch.int32), unpacked), np.float32(mask.scale))
+    return unpacked.view(len(mask.bits), *mask.shape)
 
 
-@compiled
-def _unpack(words, unpacked, factor):
-    turn = max(1, words.shape[1])
-    for run in range(len(words)):
-        mine, into = words[run], unpacked[run]
-        for start in range(0, len(into), turn):
-            part, shift = into[start : start + turn], 30 - start // turn
-            for place in range(len(part)):
-                part[place] = factor * np.float32((mine[place] >> shift) & 1)
+@kernel
+def _unpack_bits(bits, unpacked, scale):
+    """Fill `unpacked`: value number i is bit 30 - i // n of the 32-bit number i % n, n numbers per run."""
+    stride = max(1, bits.shape[1])
+    for run in range(len(bits)):
+        run_bits, values = bits[run], unpacked[run]
+        for start in range(0, len(values), stride):
+            block, shift = values[start : start + stride], 30 - start // stride
+            for i in range(len(block)):
+                block[i] = scale * np.float32((run_bits[i] >> shift) & 1)

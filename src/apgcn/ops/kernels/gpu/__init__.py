@@ -1,16 +1,23 @@
-"""Loops compiled by Triton for a GPU."""
+"""Kernels that Triton compiles for a GPU.
+
+* `csr_blocks`: how programs divide the rows of a sparse matrix, and reading of packed masks; used by all others.
+* `rng`: random numbers.
+* `spmm`: sparse-dense products and the sparse linear layer.
+* `edge_dropout`: edge masks and degrees of all steps.
+* `propagation`: adaptive propagation; `halting`: its output from its states.
+"""
 
 from apgcn.ops.kernels.gpu.halting import combine, combine_backward
 from apgcn.ops.kernels.gpu.propagation import propagate, propagate_backward
 from apgcn.ops.kernels.gpu.rng import random_bits
-from apgcn.ops.kernels.gpu.sparse_linear import sparse_linear, sparse_linear_backward
-from apgcn.ops.kernels.gpu.spmm import spmm
+from apgcn.ops.kernels.gpu.spmm import sparse_linear, sparse_linear_backward, spmm
 
-IN_PARTS = False
-PACKED = True  # these loops read coins as they were drawn
+SUPPORTS_HALO = False  # adaptive propagation over rows that are distributed among processes
+SUPPORTS_PACKED_MASK = True  # kernels read feature masks in packed form
 
 __all__ = [
-    "PACKED",
+    "SUPPORTS_HALO",
+    "SUPPORTS_PACKED_MASK",
     "combine",
     "combine_backward",
     "propagate",

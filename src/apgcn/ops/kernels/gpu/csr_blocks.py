@@ -1,8 +1,8 @@
-"""Which rows of a sparse matrix does a program of a GPU take, and what does it find there? What all loops begin with.
+"""Division of a sparse matrix' rows among GPU programs, and reading of packed masks.
 
-A block of rows is handled at once, some entries of each at a time. What the next entries are is asked before what the
-present ones point to, because an answer takes long and many can be under way. Entries that were dropped are not
-fetched.
+A program handles a block of rows at once, some entries of each at a time. It loads the indices of the next entries
+before the rows to which the present ones point, because memory has a long latency and serves many requests at a time.
+Rows of dropped entries are not loaded.
 """
 
 from __future__ import annotations
@@ -17,60 +17,87 @@ from torch import Tensor
 from apgcn.ops.rng import PackedMask
 from apgcn.ops.sparse import Csr
 
-NONE, FAIR, BYTES = 0, 1, 2  # how coins are packed
+NO_MASK, BIT_MASK, BYTE_MASK = 0, 1, 2  # how a mask is packed
 
 
-class Tossed(NamedTuple):
-    """Coins as a kernel reads them."""
+class MaskArguments(NamedTuple):
+    """A packed mask as kernel arguments.
 
-    words: Tensor
-    per_run: int  # how many there are of each run
-    kind: int
-    dropped: int
-    factor: float
-
-    @classmethod
-    def of(cls, mask: PackedMask | None, like: Tensor) -> Tossed:
-        if mask is None:
-            return cls(like, 0, NONE, 0, 1.0)
-        words = mask.words.view(torch.int32 if mask.fair else torch.uint8)
-        return cls(words, max(1, words.shape[1]), FAIR if mask.fair else BYTES, mask.dropped_bytes, mask.factor)
-
-
-class Shares(NamedTuple):
-    """How the warps of a GPU share the rows: the heavy ones, which come first in the schedule, one each; others, ROWS.
-
-    A warp has at least as many entries at a time as threads, so that each thread finds out about one.
+    Attributes
+    ----------
+    bits : Tensor of shape (runs, stride)
+        32-bit numbers of a bit mask, or bytes; any tensor where there is no mask.
+    stride : int
+        Elements of `bits` per run.
+    kind : int
+        `NO_MASK`, `BIT_MASK` or `BYTE_MASK`.
+    dropped_bytes : int
+        Smallest byte that means that a value is kept.
+    scale : float
+        Factor for the values that are kept.
     """
 
-    heavy: int
-    programs: int
+    bits: Tensor
+    stride: int
+    kind: int
+    dropped_bytes: int
+    scale: float
+
+    @classmethod
+    def from_mask(cls, mask: PackedMask | None, placeholder: Tensor) -> MaskArguments:
+        """Convert a mask; without one, the kernel gets `placeholder` as its bits."""
+        if mask is None:
+            return cls(placeholder, 0, NO_MASK, 0, 1.0)
+        bits = mask.bits.view(torch.int32 if mask.is_bit_packed else torch.uint8)
+        kind = BIT_MASK if mask.is_bit_packed else BYTE_MASK
+        return cls(bits, max(1, bits.shape[1]), kind, mask.dropped_bytes, mask.scale)
+
+
+class RowBlocks(NamedTuple):
+    """Blocks of rows for programs of one warp each.
+
+    A long row is a block of its own; of the other rows, ROWS form a block. A warp loads at least as many entries at a
+    time as it has threads.
+
+    Attributes
+    ----------
+    long_rows : int
+        How many rows, the first ones of `Csr.row_order`, are blocks of their own.
+    blocks : int
+    sizes : dict
+        The kernels' constants CHANNELS, ROWS and ENTRIES: channels, rows and entries per row that a program handles at
+        a time.
+    """
+
+    long_rows: int
+    blocks: int
     sizes: dict[str, int]
 
     @classmethod
-    def of(cls, rows: Csr, channels: int) -> Shares:
+    def from_csr(cls, csr: Csr, channels: int) -> RowBlocks:
+        num_rows = len(csr.row_order)
         width = min(64, triton.next_power_of_2(channels))
         if width > 16:
-            return cls(len(rows.schedule), len(rows.schedule), {"CHANNELS": width, "ROWS": 1, "ENTRIES": 32})
-        many = 128 // width
-        sizes = {"CHANNELS": width, "ROWS": many, "ENTRIES": 8 if width <= 4 else 4}
-        return cls(rows.heavy, rows.heavy + triton.cdiv(len(rows.schedule) - rows.heavy, many), sizes)
+            return cls(num_rows, num_rows, {"CHANNELS": width, "ROWS": 1, "ENTRIES": 32})
+        rows = 128 // width
+        sizes = {"CHANNELS": width, "ROWS": rows, "ENTRIES": 8 if width <= 4 else 4}
+        return cls(csr.long_rows, csr.long_rows + triton.cdiv(num_rows - csr.long_rows, rows), sizes)
 
 
 @triton.jit
-def tossed(words, per_run, run, place, wanted, KIND: tl.constexpr, dropped):
-    """Whether the coin number `place` says to keep; not where it is not wanted."""
-    if KIND == 1:
-        turn = place // per_run
-        word = tl.load(words + run.to(tl.int64) * per_run + (place - turn * per_run), mask=wanted, other=0)
-        return ((word >> (30 - turn)) & 1) != 0
+def is_kept(bits, stride, run, position, valid, KIND: tl.constexpr, dropped_bytes):
+    """Whether a mask keeps the values at these positions; meaningless where not `valid`."""
+    if KIND == 1:  # BIT_MASK
+        shift = position // stride
+        number = tl.load(bits + run.to(tl.int64) * stride + (position - shift * stride), mask=valid, other=0)
+        return ((number >> (30 - shift)) & 1) != 0
     else:
-        return tl.load(words + run.to(tl.int64) * per_run + place, mask=wanted, other=0).to(tl.int32) >= dropped
+        return tl.load(bits + run.to(tl.int64) * stride + position, mask=valid, other=0).to(tl.int32) >= dropped_bytes
 
 
 @triton.jit
-def rows_at(number, end, pointers, schedule):
-    """The rows at some places of the schedule, where their entries begin and where they end."""
-    row = tl.load(schedule + number, mask=number < end, other=0)
-    first = tl.load(pointers + row, mask=number < end, other=0)
-    return row, first, tl.load(pointers + row + 1, mask=number < end, other=0)
+def load_rows(position, end, indptr, row_order):
+    """The rows at some positions of `row_order`, and where their entries begin and end."""
+    row = tl.load(row_order + position, mask=position < end, other=0)
+    first = tl.load(indptr + row, mask=position < end, other=0)
+    return row, first, tl.load(indptr + row + 1, mask=position < end, other=0)

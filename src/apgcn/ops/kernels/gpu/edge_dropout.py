@@ -1,7 +1,8 @@
-"""Which edges are left at each step, and how large is the rest of the graph then? All steps of all runs at once.
+"""GPU kernels of edge dropout: which edges each step keeps, and the degrees of what is left, for all steps and runs.
 
-The coins of an edge, one for each step, are gathered into words, so that each step reads them in the order in which
-it reads the edges, forward and, after one sorting, backward.
+The reference is `step_matrices` of `nn.operators`; `test_adaptive_propagation_matches_reference` and its neighbours
+compare the two. The mask bits of an edge, one for each step, are collected in 32-bit numbers in the order of the edges,
+so that each step reads them as it reads the edges, forward and, after one permutation, backward.
 """
 
 from __future__ import annotations
@@ -13,134 +14,137 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from apgcn.ops.kernels.adaptive_propagation import PropagationMatrices
-from apgcn.ops.kernels.gpu.csr_blocks import Tossed, rows_at, tossed
+from apgcn.ops.kernels.autograd import PropagationMatrices
+from apgcn.ops.kernels.gpu.csr_blocks import MaskArguments, is_kept, load_rows
 
-BITS = 32  # steps in a word
-BLOCK = 1024  # edges that a program gathers coins for
-ROWS = 8  # nodes that a program sums up, if they have few edges
+STEPS_PER_NUMBER = 32  # mask bits in a 32-bit number
+BLOCK = 1024  # edges whose mask bits a program collects
+ROWS = 8  # rows, unless long, whose degrees a program computes
 
 
-class Edges(NamedTuple):
-    """What is left of the edges, and the scale D_k^-1/2 of every node.
+class EdgeMasks(NamedTuple):
+    """The edges that each step keeps, and `deg_inv_sqrt`, the diagonal of D_k^-1/2.
 
     Attributes
     ----------
-    words : int32 Tensor of shape (runs, words, entries), or None if nothing is dropped
-        Bit k of an entry's words says whether it is left at step k.
-    scale : Tensor of shape (1 or runs, 1 or steps, nodes)
+    bits : int32 Tensor of shape (runs, numbers, nnz), or None if nothing is dropped
+        Bit k of an entry's numbers tells whether step k keeps it.
+    deg_inv_sqrt : Tensor of shape (1 or runs, 1 or steps, nodes)
     """
 
-    words: Tensor | None
-    scale: Tensor
+    bits: Tensor | None
+    deg_inv_sqrt: Tensor
 
-    def transposed(self, matrices: PropagationMatrices) -> Edges:
-        """The same of the transposed matrix."""
-        if self.words is None:
+    def transpose(self, matrices: PropagationMatrices) -> EdgeMasks:
+        """Return the same for the transposed matrix."""
+        if self.bits is None:
             return self
-        return self._replace(words=self.words.index_select(2, matrices.structure.order))
+        return self._replace(bits=self.bits.index_select(2, matrices.structure.transpose_permutation))
 
-    def words_at(self, k: int) -> tuple[Tensor, int, int]:
-        """Those of step k, how many words a run has, and the bit."""
-        if self.words is None:
-            return self.scale, 0, 0
-        return self.words[:, k // BITS], self.words.stride(0), k % BITS
+    def step_bits(self, k: int) -> tuple[Tensor, int, int]:
+        """Return the numbers that hold step k, their stride between runs, and the position of the bit."""
+        if self.bits is None:
+            return self.deg_inv_sqrt, 0, 0
+        return self.bits[:, k // STEPS_PER_NUMBER], self.bits.stride(0), k % STEPS_PER_NUMBER
 
-    def scale_at(self, k: int) -> Tensor:
-        return self.scale[:, k % self.scale.shape[1]]
+    def step_deg_inv_sqrt(self, k: int) -> Tensor:
+        return self.deg_inv_sqrt[:, k % self.deg_inv_sqrt.shape[1]]
 
     @property
-    def scale_per_run(self) -> int:
-        return 0 if len(self.scale) == 1 else self.scale.stride(0)
+    def deg_stride(self) -> int:
+        """Stride of `deg_inv_sqrt` between runs."""
+        return 0 if len(self.deg_inv_sqrt) == 1 else self.deg_inv_sqrt.stride(0)
 
 
-def edges_of(matrices: PropagationMatrices, steps: int) -> Edges:
-    """What the coins leave, and the scales where the matrices are to be normalised again."""
+def drop_edges(matrices: PropagationMatrices, steps: int) -> EdgeMasks:
+    """Collect the mask bits and, where the matrices are renormalised, compute the degrees."""
     structure, weights = matrices.structure, matrices.weights
-    words, runs, tosses = None, 1, 1
+    bits, runs, mask_steps = None, 1, 1
     if matrices.mask is not None:
-        mask = Tossed.of(matrices.mask, weights)
-        runs, tosses = len(mask.words), steps
-        words = torch.empty(runs, triton.cdiv(steps, BITS), structure.nnz, dtype=torch.int32, device=weights.device)
-        _gather[triton.cdiv(structure.nnz, BLOCK), words.shape[1], runs](
-            structure.rows, structure.columns, words, structure.nnz, steps,
-            mask.words, mask.per_run, mask.dropped, KIND=mask.kind, LOOPS=matrices.keep_self_loops,
-            BLOCK=BLOCK, BITS=BITS,
+        mask = MaskArguments.from_mask(matrices.mask, weights)
+        runs, mask_steps = len(mask.bits), steps
+        numbers = triton.cdiv(steps, STEPS_PER_NUMBER)
+        bits = torch.empty(runs, numbers, structure.nnz, dtype=torch.int32, device=weights.device)
+        _collect_bits[triton.cdiv(structure.nnz, BLOCK), numbers, runs](
+            structure.row, structure.col, bits, structure.nnz, steps,
+            mask.bits, mask.stride, mask.dropped_bytes, MASK_KIND=mask.kind, KEEP_SELF_LOOPS=matrices.keep_self_loops,
+            BLOCK=BLOCK, STEPS_PER_NUMBER=STEPS_PER_NUMBER,
         )  # fmt: skip
     if not matrices.renormalize:
-        return Edges(words, weights.new_ones(1, 1, structure.shape[0]))
-    scale = weights.new_empty(runs, tosses, structure.shape[0])
-    edges, at_once = Edges(words, scale), min(BITS, triton.next_power_of_2(tosses))
-    rows = structure.straight
-    for k in range(0, tosses, BITS):
-        _scales[rows.heavy + triton.cdiv(structure.shape[0] - rows.heavy, ROWS), runs](
-            rows.pointers, rows.schedule, rows.heavy, weights, *edges.words_at(k)[:2], scale[:, k:],
-            structure.shape[0], tosses, min(tosses - k, BITS), matrices.factor,
-            DROPS=words is not None, ROWS=ROWS, STEPS=at_once, num_warps=2,
+        return EdgeMasks(bits, weights.new_ones(1, 1, structure.shape[0]))
+    deg_inv_sqrt = weights.new_empty(runs, mask_steps, structure.shape[0])
+    edge_masks = EdgeMasks(bits, deg_inv_sqrt)
+    csr = structure.csr
+    for k in range(0, mask_steps, STEPS_PER_NUMBER):
+        _degrees[csr.long_rows + triton.cdiv(structure.shape[0] - csr.long_rows, ROWS), runs](
+            csr.indptr, csr.row_order, csr.long_rows, weights, *edge_masks.step_bits(k)[:2], deg_inv_sqrt[:, k:],
+            structure.shape[0], mask_steps, min(mask_steps - k, STEPS_PER_NUMBER), matrices.mask_scale,
+            HAS_MASK=bits is not None, ROWS=ROWS,
+            STEPS=min(STEPS_PER_NUMBER, triton.next_power_of_2(mask_steps)), num_warps=2,
         )  # fmt: skip
-    return edges
+    return edge_masks
 
 
 @triton.jit
-def _gather(
-    rows, columns, words, nnz, steps, tossed_words, tossed_per_run, dropped,
-    KIND: tl.constexpr, LOOPS: tl.constexpr, BLOCK: tl.constexpr, BITS: tl.constexpr,
+def _collect_bits(
+    row, col, bits, nnz, steps, mask_bits, mask_stride, dropped_bytes,
+    MASK_KIND: tl.constexpr, KEEP_SELF_LOOPS: tl.constexpr, BLOCK: tl.constexpr, STEPS_PER_NUMBER: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(2)
     entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    there = entry < nnz
-    word = tl.zeros((BLOCK,), tl.int32)
-    first = tl.program_id(1) * BITS
-    place = first.to(tl.int64) * nnz + entry
-    for k in range(first, min(first + BITS, steps)):
-        kept = tossed(tossed_words, tossed_per_run, run, place, there, KIND, dropped)
-        word |= kept.to(tl.int32) << (k - first)
-        place += nnz
-    if LOOPS:  # never dropped
-        loop = tl.load(rows + entry, mask=there, other=0) == tl.load(columns + entry, mask=there, other=1)
-        word = tl.where(loop, -1, word)
-    into = words + (run.to(tl.int64) * tl.num_programs(1) + tl.program_id(1)) * nnz
-    tl.store(into + entry, word, mask=there)
+    valid = entry < nnz
+    number = tl.zeros((BLOCK,), tl.int32)
+    first = tl.program_id(1) * STEPS_PER_NUMBER
+    position = first.to(tl.int64) * nnz + entry
+    for k in range(first, min(first + STEPS_PER_NUMBER, steps)):
+        kept = is_kept(mask_bits, mask_stride, run, position, valid, MASK_KIND, dropped_bytes)
+        number |= kept.to(tl.int32) << (k - first)
+        position += nnz
+    if KEEP_SELF_LOOPS:
+        self_loop = tl.load(row + entry, mask=valid, other=0) == tl.load(col + entry, mask=valid, other=1)
+        number = tl.where(self_loop, -1, number)
+    bits += (run.to(tl.int64) * tl.num_programs(1) + tl.program_id(1)) * nnz
+    tl.store(bits + entry, number, mask=valid)
 
 
-@triton.jit(do_not_specialize=["heavy", "steps"])
-def _scales(
-    pointers, schedule, heavy, weights, words, words_per_run, scale, nodes, all_steps, steps, factor,
-    DROPS: tl.constexpr, ROWS: tl.constexpr, STEPS: tl.constexpr,
+@triton.jit(do_not_specialize=["long_rows", "steps"])
+def _degrees(
+    indptr, row_order, long_rows, weights, bits, bits_stride, deg_inv_sqrt, nodes, all_steps, steps, mask_scale,
+    HAS_MASK: tl.constexpr, ROWS: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
-    share, run = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    words += run * words_per_run
-    scale += run * all_steps * nodes
-    if share < heavy:
-        _scales_of(
-            share + tl.arange(0, 1), heavy, pointers, schedule, weights, words, scale, nodes, steps, factor,
-            DROPS, 1, 64, STEPS,
+    block, run = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    bits += run * bits_stride
+    deg_inv_sqrt += run * all_steps * nodes
+    if block < long_rows:
+        _row_degrees(
+            block + tl.arange(0, 1), long_rows, indptr, row_order, weights, bits, deg_inv_sqrt, nodes, steps,
+            mask_scale, HAS_MASK, 1, 64, STEPS,
         )  # fmt: skip
     else:
-        _scales_of(
-            heavy + (share - heavy) * ROWS + tl.arange(0, ROWS), nodes, pointers, schedule, weights, words, scale,
-            nodes, steps, factor, DROPS, ROWS, 4, STEPS,
+        _row_degrees(
+            long_rows + (block - long_rows) * ROWS + tl.arange(0, ROWS), nodes, indptr, row_order, weights, bits,
+            deg_inv_sqrt, nodes, steps, mask_scale, HAS_MASK, ROWS, 4, STEPS,
         )  # fmt: skip
 
 
 @triton.jit
-def _scales_of(
-    number, end, pointers, schedule, weights, words, scale, nodes, steps, factor,
-    DROPS: tl.constexpr, ROWS: tl.constexpr, ENTRIES: tl.constexpr, STEPS: tl.constexpr,
+def _row_degrees(
+    position, end, indptr, row_order, weights, bits, deg_inv_sqrt, nodes, steps, mask_scale,
+    HAS_MASK: tl.constexpr, ROWS: tl.constexpr, ENTRIES: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
-    """The scales of the nodes at some places of the schedule, all steps at once."""
-    node, first, last = rows_at(number, end, pointers, schedule)
+    """Compute `deg_inv_sqrt` of the nodes at some positions of `row_order`, for all steps at once."""
+    node, first, last = load_rows(position, end, indptr, row_order)
     step = tl.arange(0, STEPS)
     total = tl.zeros((ROWS, ENTRIES, STEPS), tl.float32)
-    for at in range(0, tl.max(last - first), ENTRIES):
-        entry = first[:, None] + at + tl.arange(0, ENTRIES)[None, :]
-        there = entry < last[:, None]
-        weight = tl.load(weights + entry, mask=there, other=0.0)
-        if DROPS:
-            word = tl.load(words + entry, mask=there, other=0)
-            total += tl.where(((word[:, :, None] >> step[None, None, :]) & 1) != 0, weight[:, :, None], 0.0)
+    for start in range(0, tl.max(last - first), ENTRIES):
+        entry = first[:, None] + start + tl.arange(0, ENTRIES)[None, :]
+        valid_entry = entry < last[:, None]
+        weight = tl.load(weights + entry, mask=valid_entry, other=0.0)
+        if HAS_MASK:
+            number = tl.load(bits + entry, mask=valid_entry, other=0)
+            total += tl.where(((number[:, :, None] >> step[None, None, :]) & 1) != 0, weight[:, :, None], 0.0)
         else:
             total += weight[:, :, None]
-    both = (number < end)[:, None] & (step < steps)[None, :]
-    found = tl.where(both, factor * tl.sum(total, axis=1), 1.0)
-    tl.store(scale + step[None, :] * nodes + node[:, None], 1.0 / tl.sqrt(found), mask=both)
+    valid = (position < end)[:, None] & (step < steps)[None, :]
+    degree = tl.where(valid, mask_scale * tl.sum(total, axis=1), 1.0)
+    tl.store(deg_inv_sqrt + step[None, :] * nodes + node[:, None], 1.0 / tl.sqrt(degree), mask=valid)

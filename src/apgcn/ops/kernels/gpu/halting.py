@@ -1,4 +1,8 @@
-"""How do nodes combine what they heard on a GPU, and how does the gradient come back? A launch each."""
+"""GPU kernels of the output of adaptive propagation, from its states and halting probabilities; one launch each.
+
+The equations are in `nn.halting`, whose functions are the reference; `test_adaptive_propagation_matches_reference` and
+its neighbours in `tests/ops/test_kernels.py` compare both directions.
+"""
 
 from __future__ import annotations
 
@@ -7,133 +11,140 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK = 256  # values of nodes that a program combines at a time
+BLOCK = 256  # values, nodes times channels, per program
 
 
 def combine(
     z: Tensor,
     h: Tensor,
-    updates: Tensor | None,
+    update_mask: Tensor | None,
     nodes: Tensor | None,
     budget: float,
-    found: tuple[Tensor, Tensor, Tensor],
+    results: tuple[Tensor, Tensor, Tensor],
 ) -> None:
-    """Fill the output (runs, nodes, channels), the steps and the remainder (runs, nodes), whoever is asked for."""
-    runs, _, count, width = z.shape
-    _combine[triton.cdiv(count, max(1, BLOCK // width)), runs](
-        z, h, h if updates is None else updates, budget, *found, count, found[0].shape[-1], h.shape[1],
-        DROPS=updates is not None, NODES=max(1, BLOCK // width), CHANNELS=width,
+    """Fill `results` with output, steps K and remainder R of all nodes; shapes as in `kernels.cpu.halting.combine`."""
+    runs, _, num_nodes, width = z.shape
+    _combine[triton.cdiv(num_nodes, max(1, BLOCK // width)), runs](
+        z, h, h if update_mask is None else update_mask, budget, *results, num_nodes, results[0].shape[-1], h.shape[1],
+        HAS_MASK=update_mask is not None, NODES=max(1, BLOCK // width), CHANNELS=width,
     )  # fmt: skip
 
 
 @triton.jit
 def _combine(
-    z, h, updates, budget, output, taken, remainder, nodes, channels, steps,
-    DROPS: tl.constexpr, NODES: tl.constexpr, CHANNELS: tl.constexpr,
+    z, h, update_mask, budget, output, steps, remainder, num_nodes, channels, max_steps,
+    HAS_MASK: tl.constexpr, NODES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(1).to(tl.int64)
     node = tl.program_id(0) * NODES + tl.arange(0, NODES)
-    there = node < nodes
-    h += run * steps * nodes
-    updates += run * steps * nodes
-    z += run * (steps + 1) * nodes * CHANNELS
+    valid_node = node < num_nodes
+    h += run * max_steps * num_nodes
+    update_mask += run * max_steps * num_nodes
+    z += run * (max_steps + 1) * num_nodes * CHANNELS
     last = tl.full((NODES,), 1, tl.int32)
-    filled = tl.zeros((NODES,), tl.float32)
-    for k in range(0, steps - 1):
-        filled += tl.load(h + k * nodes + node, mask=there, other=1.0)
-        last += (filled < budget).to(tl.int32)
+    halting_sum = tl.zeros((NODES,), tl.float32)
+    for k in range(0, max_steps - 1):
+        halting_sum += tl.load(h + k * num_nodes + node, mask=valid_node, other=1.0)
+        last += (halting_sum < budget).to(tl.int32)
     channel = tl.arange(0, CHANNELS)
-    both = there[:, None] & (channel < channels)[None, :]
-    place = node[:, None] * CHANNELS + channel[None, :]  # in z
-    outside = node[:, None] * channels + channel[None, :]  # in the output
-    here = z
-    before = tl.load(here + place, mask=there[:, None], other=0.0)
+    valid = valid_node[:, None] & (channel < channels)[None, :]
+    z_offset = node[:, None] * CHANNELS + channel[None, :]
+    output_offset = node[:, None] * channels + channel[None, :]
+    state = z
+    old = tl.load(state + z_offset, mask=valid_node[:, None], other=0.0)
     total = tl.zeros((NODES, CHANNELS), tl.float32)
     p = tl.zeros((NODES,), tl.float32)
     rest = tl.zeros((NODES,), tl.float32)
-    for k in range(0, steps):
-        at_last = k == last - 1
-        p = tl.where(at_last, 1.0 - p, p + tl.load(h + k * nodes + node, mask=there, other=0.0))
-        rest = tl.where(at_last, p, rest)
-        share = tl.where(k < last, 1.0 / last.to(tl.float32), 0.0)
-        if DROPS:
-            share *= tl.load(updates + k * nodes + node, mask=there, other=0.0)
-        here += nodes * CHANNELS
-        after = tl.load(here + place, mask=there[:, None], other=0.0)
-        new = p * share
-        total += new[:, None] * after + (share - new)[:, None] * before
-        before = after
-    tl.store(output + run * nodes * channels + outside, total, mask=both)
-    tl.store(taken + run * nodes + node, last.to(tl.int64), mask=there)
-    tl.store(remainder + run * nodes + node, rest, mask=there)
+    for k in range(0, max_steps):
+        is_last = k == last - 1
+        p = tl.where(is_last, 1.0 - p, p + tl.load(h + k * num_nodes + node, mask=valid_node, other=0.0))
+        rest = tl.where(is_last, p, rest)
+        scale = tl.where(k < last, 1.0 / last.to(tl.float32), 0.0)
+        if HAS_MASK:
+            scale *= tl.load(update_mask + k * num_nodes + node, mask=valid_node, other=0.0)
+        state += num_nodes * CHANNELS
+        new = tl.load(state + z_offset, mask=valid_node[:, None], other=0.0)
+        new_weight = p * scale
+        total += new_weight[:, None] * new + (scale - new_weight)[:, None] * old
+        old = new
+    tl.store(output + run * num_nodes * channels + output_offset, total, mask=valid)
+    tl.store(steps + run * num_nodes + node, last.to(tl.int64), mask=valid_node)
+    tl.store(remainder + run * num_nodes + node, rest, mask=valid_node)
 
 
 def combine_backward(
-    z: Tensor, h: Tensor, updates: Tensor | None, unit: Tensor, taken: Tensor, gradients: tuple[Tensor, Tensor]
+    z: Tensor,
+    h: Tensor,
+    update_mask: Tensor | None,
+    halting_weight: Tensor,
+    steps: Tensor,
+    gradients: tuple[Tensor, Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """The gradients of z, but for what flows from step to step, and of what the halting unit said."""
-    runs, _, nodes, width = z.shape
-    channels = unit.shape[-1]
-    to_z, to_asked = torch.empty_like(z), torch.empty_like(h)
-    _combine_back[triton.cdiv(nodes, max(1, BLOCK // width)), runs](
-        z, h, h if updates is None else updates, unit, taken, *gradients, to_z, to_asked, nodes, channels, h.shape[1],
-        DROPS=updates is not None, NODES=max(1, BLOCK // width), CHANNELS=width,
+    """Return the gradients of z and of the halting unit's logits; see `kernels.cpu.halting.combine_backward`."""
+    runs, _, num_nodes, width = z.shape
+    channels = halting_weight.shape[-1]
+    grad_z, grad_logits = torch.empty_like(z), torch.empty_like(h)
+    _combine_backward[triton.cdiv(num_nodes, max(1, BLOCK // width)), runs](
+        z, h, h if update_mask is None else update_mask, halting_weight, steps, *gradients, grad_z, grad_logits,
+        num_nodes, channels, h.shape[1],
+        HAS_MASK=update_mask is not None, NODES=max(1, BLOCK // width), CHANNELS=width,
     )  # fmt: skip
-    return to_z, to_asked
+    return grad_z, grad_logits
 
 
 @triton.jit
-def _combine_back(
-    z, h, updates, unit, taken, to_output, to_remainder, to_z, to_asked, nodes, channels, steps,
-    DROPS: tl.constexpr, NODES: tl.constexpr, CHANNELS: tl.constexpr,
+def _combine_backward(
+    z, h, update_mask, halting_weight, steps, grad_output, grad_remainder, grad_z, grad_logits, num_nodes, channels,
+    max_steps, HAS_MASK: tl.constexpr, NODES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(1).to(tl.int64)
     node = tl.program_id(0) * NODES + tl.arange(0, NODES)
-    there = node < nodes
-    h += run * steps * nodes
-    to_asked += run * steps * nodes
-    updates += run * steps * nodes
-    z += run * (steps + 1) * nodes * CHANNELS
-    to_z += run * (steps + 1) * nodes * CHANNELS
+    valid_node = node < num_nodes
+    h += run * max_steps * num_nodes
+    grad_logits += run * max_steps * num_nodes
+    update_mask += run * max_steps * num_nodes
+    z += run * (max_steps + 1) * num_nodes * CHANNELS
+    grad_z += run * (max_steps + 1) * num_nodes * CHANNELS
     channel = tl.arange(0, CHANNELS)
-    wide = channel < channels
-    both = there[:, None] & wide[None, :]
-    place = node[:, None] * CHANNELS + channel[None, :]  # in z
-    outside = node[:, None] * channels + channel[None, :]  # in the output
-    given = tl.load(to_output + run * nodes * channels + outside, mask=both, other=0.0)
-    own = tl.load(unit + run * channels + channel, mask=wide, other=0.0)
-    last = tl.load(taken + run * nodes + node, mask=there, other=1).to(tl.int32)
-    through = -tl.load(to_remainder + run * nodes + node, mask=there, other=0.0)  # R falls as any h before it grows
-    here = z
-    before = tl.load(here + place, mask=there[:, None], other=0.0)
-    for k in range(0, steps):  # all that p^1, ..., p^K bring; each falls away when its step is passed
-        share = tl.where(k < last, 1.0 / last.to(tl.float32), 0.0)
-        if DROPS:
-            share *= tl.load(updates + k * nodes + node, mask=there, other=0.0)
-        here += nodes * CHANNELS
-        after = tl.load(here + place, mask=there[:, None], other=0.0)
-        gained = share * tl.sum(given * (after - before), axis=1)
-        through += tl.where(k == last - 1, -gained, gained)
-        before = after
-    here = z
-    before = tl.load(here + place, mask=there[:, None], other=0.0)
+    valid_channel = channel < channels
+    valid = valid_node[:, None] & valid_channel[None, :]
+    z_offset = node[:, None] * CHANNELS + channel[None, :]
+    output_offset = node[:, None] * channels + channel[None, :]
+    gradient = tl.load(grad_output + run * num_nodes * channels + output_offset, mask=valid, other=0.0)
+    weight = tl.load(halting_weight + run * channels + channel, mask=valid_channel, other=0.0)
+    last = tl.load(steps + run * num_nodes + node, mask=valid_node, other=1).to(tl.int32)
+    # R falls as any h before step K grows
+    grad_h = -tl.load(grad_remainder + run * num_nodes + node, mask=valid_node, other=0.0)
+    state = z
+    old = tl.load(state + z_offset, mask=valid_node[:, None], other=0.0)
+    for k in range(0, max_steps):  # the sum over p^1, ..., p^K, from which each step then removes its own part
+        scale = tl.where(k < last, 1.0 / last.to(tl.float32), 0.0)
+        if HAS_MASK:
+            scale *= tl.load(update_mask + k * num_nodes + node, mask=valid_node, other=0.0)
+        state += num_nodes * CHANNELS
+        new = tl.load(state + z_offset, mask=valid_node[:, None], other=0.0)
+        grad_p = scale * tl.sum(gradient * (new - old), axis=1)
+        grad_h += tl.where(k == last - 1, -grad_p, grad_p)
+        old = new
+    state = z
+    old = tl.load(state + z_offset, mask=valid_node[:, None], other=0.0)
     p = tl.zeros((NODES,), tl.float32)
-    arrived = tl.zeros((NODES, CHANNELS), tl.float32)  # what z^k gets as the new value of step k
-    for k in range(0, steps):
-        at_last = k == last - 1
-        mine = tl.load(h + k * nodes + node, mask=there, other=0.0)
-        p = tl.where(at_last, 1.0 - p, p + mine)
-        share = tl.where(k < last, 1.0 / last.to(tl.float32), 0.0)
-        if DROPS:
-            share *= tl.load(updates + k * nodes + node, mask=there, other=0.0)
-        new = p * share
-        to_answer = tl.where(k < last - 1, through * mine * (1.0 - mine), 0.0)
-        tl.store(to_asked + k * nodes + node, to_answer, mask=there)
-        here += nodes * CHANNELS
-        after = tl.load(here + place, mask=there[:, None], other=0.0)
-        through -= share * tl.sum(given * (after - before), axis=1)
-        tl.store(to_z + place, arrived + (share - new)[:, None] * given, mask=there[:, None])
-        to_z += nodes * CHANNELS
-        arrived = new[:, None] * given + to_answer[:, None] * own[None, :]
-        before = after
-    tl.store(to_z + place, arrived, mask=there[:, None])
+    grad_new = tl.zeros((NODES, CHANNELS), tl.float32)  # the gradient of z^k as the new state of step k
+    for k in range(0, max_steps):
+        is_last = k == last - 1
+        step_h = tl.load(h + k * num_nodes + node, mask=valid_node, other=0.0)
+        p = tl.where(is_last, 1.0 - p, p + step_h)
+        scale = tl.where(k < last, 1.0 / last.to(tl.float32), 0.0)
+        if HAS_MASK:
+            scale *= tl.load(update_mask + k * num_nodes + node, mask=valid_node, other=0.0)
+        new_weight = p * scale
+        grad_logit = tl.where(k < last - 1, grad_h * step_h * (1.0 - step_h), 0.0)
+        tl.store(grad_logits + k * num_nodes + node, grad_logit, mask=valid_node)
+        state += num_nodes * CHANNELS
+        new = tl.load(state + z_offset, mask=valid_node[:, None], other=0.0)
+        grad_h -= scale * tl.sum(gradient * (new - old), axis=1)
+        tl.store(grad_z + z_offset, grad_new + (scale - new_weight)[:, None] * gradient, mask=valid_node[:, None])
+        grad_z += num_nodes * CHANNELS
+        grad_new = new_weight[:, None] * gradient + grad_logit[:, None] * weight[None, :]
+        old = new
+    tl.store(grad_z + z_offset, grad_new, mask=valid_node[:, None])

@@ -1,6 +1,11 @@
-"""How do nodes listen until they halt on a GPU? A launch for each step; see `kernels.listening` for the equations.
+"""GPU kernel of adaptive propagation: one launch per step, forward and backward.
 
-What a node says in a step is scaled when it is computed, once, and not by each that hears it.
+The equations are in `kernels.autograd.FusedAdaptivePropagation`. The reference is the PyTorch path of
+`nn.propagation.AdaptivePropagation`; `test_adaptive_propagation_matches_reference`,
+`test_adaptive_propagation_with_frozen_states_matches_reference` and their neighbours in `tests/ops/test_kernels.py`
+compare both directions.
+
+A step reads `scaled_z`, the states times `deg_inv_sqrt`, which the step before computed once per node.
 """
 
 from __future__ import annotations
@@ -11,215 +16,238 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
-from apgcn.ops.kernels.adaptive_propagation import Halting, PropagationMatrices
-from apgcn.ops.kernels.gpu.csr_blocks import Shares, rows_at
-from apgcn.ops.kernels.gpu.edge_dropout import Edges, edges_of
+from apgcn.ops.kernels.autograd import HaltingParameters, PropagationMatrices
+from apgcn.ops.kernels.gpu.csr_blocks import RowBlocks, load_rows
+from apgcn.ops.kernels.gpu.edge_dropout import EdgeMasks, drop_edges
 
-PROGRAMS, FEWEST = 32768, 64  # in a launch, of all runs and of each: more cost time where nobody waits
+# Programs in a launch, of all runs and of each run. More programs cost time in launches of runs that have ended.
+MAX_PROGRAMS, MIN_PROGRAMS_PER_RUN = 32768, 64
 
 
 def propagate(
-    matrices: PropagationMatrices, z0: Tensor, unit: Tensor, bias: Tensor, nodes: Tensor | None, halting: Halting
+    matrices: PropagationMatrices,
+    z0: Tensor,
+    halting_weight: Tensor,
+    halting_bias: Tensor,
+    nodes: Tensor | None,
+    halting: HaltingParameters,
 ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-    """z^0, ..., z^T, h^1, ..., h^T, the edges left, whether any node waits before each step, and the steps taken.
+    """Return z^0, ..., z^T, h^1, ..., h^T and the tensors that `propagate_backward` needs.
 
-    Shapes as in `kernels.cpu.listening`; who waits is (runs, steps + 1). A run in which nobody waits any more has
-    done with its launch at once; then z and h are 0. The steps taken are there where nodes freeze; then all are waited
-    for, because only who waits goes on.
+    Shapes as in `kernels.cpu.propagation.propagate`. The tensors for the backward pass are `deg_inv_sqrt`, `active`
+    (runs, T + 1), which tells whether any node of a run takes each step, `last_step` (runs, nodes), the steps that each
+    node takes with `freeze_halted`, otherwise empty, and the mask bits. The launches of a run without active nodes
+    return at once; its z and h stay 0. With `freeze_halted` all nodes count as needed, because only active nodes are
+    updated.
     """
-    runs, count, channels = z0.shape
-    steps, budget = halting.steps, halting.budget
+    runs, num_nodes, channels = z0.shape
+    max_steps, budget = halting.max_steps, halting.budget
     width = triton.next_power_of_2(channels)
-    z, h = z0.new_zeros(runs, steps + 1, count, width), z0.new_zeros(runs, steps, count)
+    z, h = z0.new_zeros(runs, max_steps + 1, num_nodes, width), z0.new_zeros(runs, max_steps, num_nodes)
     z[:, 0, :, :channels] = z0
-    unit = functional.pad(unit, (0, width - channels))
-    filled = z0.new_zeros(runs, count)
-    if nodes is not None and not halting.freeze:
-        filled.fill_(budget).scatter_(1, nodes, 0)  # the others wait for nothing
-    waiting = torch.zeros(runs, steps + 1, dtype=torch.int32, device=z0.device)
-    waiting[:, 0] = 1
-    taken = torch.zeros(runs, count if halting.freeze else 0, dtype=torch.int32, device=z0.device)
-    edges = edges_of(matrices, steps)
-    said = _said(z[:, 0], edges, 0)
-    for k in range(steps):
-        given = unit, bias, h[:, k], filled
-        _step(matrices, edges, z, said, waiting, taken, k, transposed=False, given=given, budget=budget)
-    return z, h, (edges.scale, waiting, taken, *(() if edges.words is None else (edges.words,)))
+    halting_weight = functional.pad(halting_weight, (0, width - channels))
+    halting_sum = z0.new_zeros(runs, num_nodes)
+    if nodes is not None and not halting.freeze_halted:
+        halting_sum.fill_(budget).scatter_(1, nodes, 0)  # other nodes need no step
+    active = torch.zeros(runs, max_steps + 1, dtype=torch.int32, device=z0.device)
+    active[:, 0] = 1
+    frozen_nodes = num_nodes if halting.freeze_halted else 0
+    last_step = torch.zeros(runs, frozen_nodes, dtype=torch.int32, device=z0.device)
+    edge_masks = drop_edges(matrices, max_steps)
+    scaled_z = _scaled_buffers(z[:, 0], edge_masks, 0)
+    for k in range(max_steps):
+        unit = halting_weight, halting_bias, h[:, k], halting_sum
+        _step(matrices, edge_masks, z, scaled_z, active, last_step, k, transposed=False, unit=unit, budget=budget)
+    bits = () if edge_masks.bits is None else (edge_masks.bits,)
+    return z, h, (edge_masks.deg_inv_sqrt, active, last_step, *bits)
 
 
-def propagate_backward(matrices: PropagationMatrices, kept: tuple[Tensor, ...], to_z: Tensor) -> None:
-    """Bring the gradients of z^1, ..., z^T home to z^0, in place; shape as z."""
-    scale, waiting, taken, *words = kept
-    edges = Edges(words[0] if words else None, scale).transposed(matrices)
-    matrices = matrices._replace(weights=matrices.weights.index_select(0, matrices.structure.order))
-    last = to_z.shape[1] - 2
-    said = _said(to_z[:, last + 1], edges, last)
-    freezes = taken.shape[1] > 0
-    if freezes:
-        said[0] *= (taken > last)[..., None]
+def propagate_backward(matrices: PropagationMatrices, saved: tuple[Tensor, ...], grad_z: Tensor) -> None:
+    """Add the gradients of z^1, ..., z^T to those of the states before them, down to z^0, in place.
+
+    `saved` are the tensors that `propagate` returned; grad_z has the shape of z.
+    """
+    deg_inv_sqrt, active, last_step, *bits = saved
+    edge_masks = EdgeMasks(bits[0] if bits else None, deg_inv_sqrt).transpose(matrices)
+    permutation = matrices.structure.transpose_permutation
+    matrices = matrices._replace(weights=matrices.weights.index_select(0, permutation))
+    last = grad_z.shape[1] - 2
+    scaled_grad = _scaled_buffers(grad_z[:, last + 1], edge_masks, last)
+    freeze = last_step.shape[1] > 0
+    if freeze:
+        scaled_grad[0] *= (last_step > last)[..., None]
     for k in range(last, -1, -1):
-        _step(matrices, edges, to_z, said, waiting, taken, k, transposed=True, given=(to_z,) * 4)
-    if matrices.home:
-        moved = to_z[:, 1:]
-        if freezes:  # what passed through a halted node did not come from its seed again
-            moved = moved * (taken[:, None] > torch.arange(last + 1, device=taken.device)[:, None])[..., None]
-        to_z[:, 0].add_(moved.sum(1), alpha=matrices.home)
+        _step(matrices, edge_masks, grad_z, scaled_grad, active, last_step, k, transposed=True, unit=(grad_z,) * 4)
+    if matrices.z0_weight:
+        grad_steps = grad_z[:, 1:]
+        if freeze:  # a frozen node did not add z^0 again
+            took_step = last_step[:, None] > torch.arange(last + 1, device=last_step.device)[:, None]
+            grad_steps = grad_steps * took_step[..., None]
+        grad_z[:, 0].add_(grad_steps.sum(1), alpha=matrices.z0_weight)
 
 
-def _said(z: Tensor, edges: Edges, k: int) -> list[Tensor]:
-    """What the nodes say in step k, and room for what they say in the next."""
-    now = z * edges.scale_at(k)[..., None]
-    return [now, torch.empty_like(now)]
+def _scaled_buffers(z: Tensor, edge_masks: EdgeMasks, k: int) -> list[Tensor]:
+    """Return the states times `deg_inv_sqrt` of step k, and an empty buffer for those of the next step."""
+    scaled_z = z * edge_masks.step_deg_inv_sqrt(k)[..., None]
+    return [scaled_z, torch.empty_like(scaled_z)]
 
 
 def _step(
     matrices: PropagationMatrices,
-    edges: Edges,
+    edge_masks: EdgeMasks,
     z: Tensor,
-    said: list[Tensor],
-    waiting: Tensor,
-    taken: Tensor,
+    scaled_z: list[Tensor],
+    active: Tensor,
+    last_step: Tensor,
     k: int,
     *,
     transposed: bool,
-    given: tuple[Tensor, ...],
+    unit: tuple[Tensor, ...],
     budget: float = 0.0,
 ) -> None:
-    """Step k: forward from z[:, k] to z[:, k + 1], or turned, adding to z[:, k] what comes from z[:, k + 1].
+    """Take step k: compute z[:, k + 1] from z[:, k], or, transposed, add to z[:, k] what flows back from z[:, k + 1].
 
-    `given` are Q, q, h^(k+1) and what the nodes have filled of their budget. Where nodes freeze, `taken` is told the
-    steps that each takes, forward, and tells them, turned.
+    `unit` are Q, q, h^(k+1) and the sums of the nodes' halting probabilities. With frozen states, `last_step` is
+    written forward and read backward. The two buffers of `scaled_z` change places.
     """
-    runs, states, nodes, width = z.shape
-    csr = matrices.structure.transposed if transposed else matrices.structure.straight
-    words, words_per_run, bit = edges.words_at(k)
-    following = max(0, k - 1) if transposed else min(k + 1, states - 2)
-    shares = Shares.of(csr, width)
-    _listen[min(shares.programs, max(FEWEST, PROGRAMS // runs)), runs](
-        csr.pointers, csr.columns, csr.schedule, shares.heavy, shares.programs, matrices.weights,
-        words, words_per_run, bit, edges.scale_at(k), edges.scale_at(following), edges.scale_per_run,
-        *said, z[:, 0], z[:, k if transposed else k + 1], states, waiting[:, k], waiting.stride(0), *given, taken, k,
-        budget, nodes, matrices.decay * matrices.factor, matrices.home,
-        FREEZES=taken.shape[1] > 0, TRANSPOSED=transposed, DROPS=edges.words is not None, WIDTH=width,
-        num_warps=1, **shares.sizes,
+    runs, states, num_nodes, width = z.shape
+    csr = matrices.structure.csr_transposed if transposed else matrices.structure.csr
+    bits, bits_stride, bit = edge_masks.step_bits(k)
+    next_k = max(0, k - 1) if transposed else min(k + 1, states - 2)
+    blocks = RowBlocks.from_csr(csr, width)
+    _propagate[min(blocks.blocks, max(MIN_PROGRAMS_PER_RUN, MAX_PROGRAMS // runs)), runs](
+        csr.indptr, csr.indices, csr.row_order, blocks.long_rows, blocks.blocks, matrices.weights,
+        bits, bits_stride, bit, edge_masks.step_deg_inv_sqrt(k), edge_masks.step_deg_inv_sqrt(next_k),
+        edge_masks.deg_stride, *scaled_z, z[:, 0], z[:, k if transposed else k + 1], states, active[:, k],
+        active.stride(0), *unit, last_step, k, budget, num_nodes, matrices.adjacency_weight * matrices.mask_scale,
+        matrices.z0_weight, FREEZE=last_step.shape[1] > 0, TRANSPOSED=transposed,
+        HAS_MASK=edge_masks.bits is not None, WIDTH=width, num_warps=1, **blocks.sizes,
     )  # fmt: skip
-    said.reverse()
+    scaled_z.reverse()
 
 
 @triton.jit
-def _edges_at(entry, last, columns, weights, words, bit, DROPS: tl.constexpr):
-    """From where some edges come, their weights, and which of them are left."""
-    left = entry < last
-    column = tl.load(columns + entry, mask=left, other=0)
-    weight = tl.load(weights + entry, mask=left, other=0.0)
-    if DROPS:
-        left = left & (((tl.load(words + entry, mask=left, other=0) >> bit) & 1) != 0)
-    return column, weight, left
+def _load_edges(entry, last, indices, weights, bits, bit, HAS_MASK: tl.constexpr):
+    """The sources of some edges, their weights, and whether they exist and are kept."""
+    kept = entry < last
+    column = tl.load(indices + entry, mask=kept, other=0)
+    weight = tl.load(weights + entry, mask=kept, other=0.0)
+    if HAS_MASK:
+        kept = kept & (((tl.load(bits + entry, mask=kept, other=0) >> bit) & 1) != 0)
+    return column, weight, kept
 
 
-@triton.jit(do_not_specialize=["heavy", "shares", "bit", "k"])
-def _listen(
-    pointers, columns, schedule, heavy, shares, weights, words, words_per_run, bit, scale, next_scale, scale_per_run,
-    said, next_said, start, state, states, waiting, waiting_per_run, unit, bias, h, filled, taken, k, budget, nodes,
-    decay, home, FREEZES: tl.constexpr, TRANSPOSED: tl.constexpr, DROPS: tl.constexpr, WIDTH: tl.constexpr,
+@triton.jit(do_not_specialize=["long_rows", "blocks", "bit", "k"])
+def _propagate(
+    indptr, indices, row_order, long_rows, blocks, weights, bits, bits_stride, bit, deg_inv_sqrt, next_deg_inv_sqrt,
+    deg_stride, scaled_z, next_scaled_z, z0, state, states, active, active_stride, halting_weight, halting_bias, h,
+    halting_sum, last_step, k, budget, num_nodes, adjacency_weight, z0_weight,
+    FREEZE: tl.constexpr, TRANSPOSED: tl.constexpr, HAS_MASK: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(1)
-    waiting += run * waiting_per_run
-    nobody = tl.load(waiting) == 0
-    if nobody:
-        further = tl.load(waiting - 1) if TRANSPOSED else 0  # whether a gradient comes back in the next step
-        if further == 0:
+    active += run * active_stride
+    inactive = tl.load(active) == 0
+    if inactive:
+        next_active = tl.load(active - 1) if TRANSPOSED else 0  # whether a gradient flows back in the next step
+        if next_active == 0:
             return
     run = run.to(tl.int64)
-    start += run * states * nodes * WIDTH
-    state += run * states * nodes * WIDTH
-    said += run * nodes * WIDTH
-    next_said += run * nodes * WIDTH
-    scale += run * scale_per_run
-    next_scale += run * scale_per_run
-    words += run * words_per_run
-    unit += run * WIDTH
-    bias += run
-    h += run * (states - 1) * nodes
-    filled += run * nodes
-    taken += run * nodes
-    still = 0
-    for share in range(tl.program_id(0), shares, tl.num_programs(0)):
-        if share < heavy:
-            still += _hear(
-                share + tl.arange(0, 1), heavy, nobody, pointers, columns, schedule, weights, words, bit,
-                scale, next_scale, said, next_said, start, state, unit, bias, h, filled, taken, k, budget, nodes, decay,
-                home, FREEZES, TRANSPOSED, DROPS, WIDTH, 1, ENTRIES if ROWS == 1 else 32, CHANNELS,
+    z0 += run * states * num_nodes * WIDTH
+    state += run * states * num_nodes * WIDTH
+    scaled_z += run * num_nodes * WIDTH
+    next_scaled_z += run * num_nodes * WIDTH
+    deg_inv_sqrt += run * deg_stride
+    next_deg_inv_sqrt += run * deg_stride
+    bits += run * bits_stride
+    halting_weight += run * WIDTH
+    halting_bias += run
+    h += run * (states - 1) * num_nodes
+    halting_sum += run * num_nodes
+    last_step += run * num_nodes
+    num_active = 0
+    for block in range(tl.program_id(0), blocks, tl.num_programs(0)):
+        if block < long_rows:
+            num_active += _propagate_rows(
+                block + tl.arange(0, 1), long_rows, inactive, indptr, indices, row_order, weights, bits, bit,
+                deg_inv_sqrt, next_deg_inv_sqrt, scaled_z, next_scaled_z, z0, state, halting_weight, halting_bias, h,
+                halting_sum, last_step, k, budget, num_nodes, adjacency_weight, z0_weight, FREEZE, TRANSPOSED,
+                HAS_MASK, WIDTH, 1, ENTRIES if ROWS == 1 else 32, CHANNELS,
             )  # fmt: skip
         elif ROWS > 1:
-            still += _hear(
-                heavy + (share - heavy) * ROWS + tl.arange(0, ROWS), nodes, nobody, pointers, columns, schedule,
-                weights, words, bit, scale, next_scale, said, next_said, start, state, unit, bias, h, filled, taken, k,
-                budget, nodes, decay, home, FREEZES, TRANSPOSED, DROPS, WIDTH, ROWS, ENTRIES, CHANNELS,
+            num_active += _propagate_rows(
+                long_rows + (block - long_rows) * ROWS + tl.arange(0, ROWS), num_nodes, inactive, indptr, indices,
+                row_order, weights, bits, bit, deg_inv_sqrt, next_deg_inv_sqrt, scaled_z, next_scaled_z, z0, state,
+                halting_weight, halting_bias, h, halting_sum, last_step, k, budget, num_nodes, adjacency_weight,
+                z0_weight, FREEZE, TRANSPOSED, HAS_MASK, WIDTH, ROWS, ENTRIES, CHANNELS,
             )  # fmt: skip
-    if still > 0:
-        tl.store(waiting + 1, 1)  # whoever comes first; they all say the same
+    if num_active > 0:
+        tl.store(active + 1, 1)  # several programs may store it; they store the same value
 
 
 @triton.jit
-def _hear(
-    number, end, nobody, pointers, columns, schedule, weights, words, bit, scale, next_scale, said, next_said,
-    start, state, unit, bias, h, filled, taken, k, budget, nodes, decay, home,
-    FREEZES: tl.constexpr, TRANSPOSED: tl.constexpr, DROPS: tl.constexpr, WIDTH: tl.constexpr,
+def _propagate_rows(
+    position, end, inactive, indptr, indices, row_order, weights, bits, bit, deg_inv_sqrt, next_deg_inv_sqrt, scaled_z,
+    next_scaled_z, z0, state, halting_weight, halting_bias, h, halting_sum, last_step, k, budget, num_nodes,
+    adjacency_weight, z0_weight,
+    FREEZE: tl.constexpr, TRANSPOSED: tl.constexpr, HAS_MASK: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """One step of the nodes at some places of the schedule; says how many of them wait for more."""
-    node, first, last = rows_at(number, end, pointers, schedule)
-    size = tl.load(scale + node, mask=number < end, other=0.0) * decay
-    next_size = tl.load(next_scale + node, mask=number < end, other=0.0)
-    if nobody:  # nothing comes back, but what is there must be said in the next step
+    """Take one step of the nodes at some positions of `row_order`; return how many of them have not halted."""
+    node, first, last = load_rows(position, end, indptr, row_order)
+    scale = tl.load(deg_inv_sqrt + node, mask=position < end, other=0.0) * adjacency_weight
+    next_scale = tl.load(next_deg_inv_sqrt + node, mask=position < end, other=0.0)
+    if inactive:  # no gradient flows back in this step, but the next one needs the scaled gradients
         last = first
-    frozen = number < 0  # nobody
-    if FREEZES:
+    frozen = position < 0  # none
+    if FREEZE:
         if TRANSPOSED:
-            listened = tl.load(taken + node, mask=number < end, other=0)
-            frozen = listened <= k
-            next_size = tl.where(listened >= k, next_size, 0.0)  # only who listened in the next step passes it on
+            steps = tl.load(last_step + node, mask=position < end, other=0)
+            frozen = steps <= k
+            next_scale = tl.where(steps >= k, next_scale, 0.0)  # a gradient flows only through a step that was taken
         else:
-            frozen = tl.load(filled + node, mask=number < end, other=budget) >= budget
+            frozen = tl.load(halting_sum + node, mask=position < end, other=budget) >= budget
             last = tl.where(frozen, first, last)
-    answer = tl.zeros((ROWS,), tl.float32)
-    for block in range(0, WIDTH, CHANNELS):
-        channel = block + tl.arange(0, CHANNELS)
-        heard = tl.zeros((ROWS, ENTRIES, CHANNELS), tl.float32)
+    logit = tl.zeros((ROWS,), tl.float32)
+    for start in range(0, WIDTH, CHANNELS):
+        channel = start + tl.arange(0, CHANNELS)
+        total = tl.zeros((ROWS, ENTRIES, CHANNELS), tl.float32)
         entry = first[:, None] + tl.arange(0, ENTRIES)[None, :]
-        column, weight, left = _edges_at(entry, last[:, None], columns, weights, words, bit, DROPS)
+        next_column, next_weight, next_kept = _load_edges(
+            entry, last[:, None], indices, weights, bits, bit, HAS_MASK
+        )  # fmt: skip
         for _ in range(0, tl.max(last - first), ENTRIES):
             entry += ENTRIES
-            now, value, kept = column, weight, left
-            column, weight, left = _edges_at(entry, last[:, None], columns, weights, words, bit, DROPS)
-            place = now[:, :, None] * WIDTH + channel[None, None, :]
-            heard += value[:, :, None] * tl.load(said + place, mask=kept[:, :, None], other=0.0)
-        new = size[:, None] * tl.sum(heard, axis=1)
-        there = (number < end)[:, None]
-        place = node[:, None] * WIDTH + channel[None, :]
+            column, weight, kept = next_column, next_weight, next_kept
+            next_column, next_weight, next_kept = _load_edges(
+                entry, last[:, None], indices, weights, bits, bit, HAS_MASK
+            )  # fmt: skip
+            source = column[:, :, None] * WIDTH + channel[None, None, :]
+            total += weight[:, :, None] * tl.load(scaled_z + source, mask=kept[:, :, None], other=0.0)
+        new = scale[:, None] * tl.sum(total, axis=1)
+        valid = (position < end)[:, None]
+        offset = node[:, None] * WIDTH + channel[None, :]
         if TRANSPOSED:
-            new += tl.load(state + place, mask=there, other=0.0)
-            if FREEZES:
-                above = state + nodes * WIDTH + place
-                new += tl.load(above, mask=there & frozen[:, None], other=0.0)
+            new += tl.load(state + offset, mask=valid, other=0.0)
+            if FREEZE:
+                grad_after = state + num_nodes * WIDTH + offset
+                new += tl.load(grad_after, mask=valid & frozen[:, None], other=0.0)
         else:
-            new += home * tl.load(start + place, mask=there, other=0.0)
-            if FREEZES:
-                before = tl.load(state - nodes * WIDTH + place, mask=there, other=0.0)
+            new += z0_weight * tl.load(z0 + offset, mask=valid, other=0.0)
+            if FREEZE:
+                before = tl.load(state - num_nodes * WIDTH + offset, mask=valid, other=0.0)
                 new = tl.where(frozen[:, None], before, new)
-            answer += tl.sum(new * tl.load(unit + channel)[None, :], axis=1)
-        tl.store(state + place, new, mask=there)
-        tl.store(next_said + place, next_size[:, None] * new, mask=there)
+            logit += tl.sum(new * tl.load(halting_weight + channel)[None, :], axis=1)
+        tl.store(state + offset, new, mask=valid)
+        tl.store(next_scaled_z + offset, next_scale[:, None] * new, mask=valid)
     if TRANSPOSED:
         return 0
     else:
-        own = 1.0 / (1.0 + tl.exp(-(answer + tl.load(bias))))
-        if FREEZES:
-            own = tl.where(frozen, 0.0, own)
-            tl.store(taken + node, k + 1, mask=(number < end) & (frozen == 0))
-        tl.store(h + node, own, mask=number < end)
-        so_far = tl.load(filled + node, mask=number < end, other=budget) + own
-        tl.store(filled + node, so_far, mask=number < end)
-        return tl.sum((so_far < budget).to(tl.int32))
+        step_h = 1.0 / (1.0 + tl.exp(-(logit + tl.load(halting_bias))))
+        if FREEZE:
+            step_h = tl.where(frozen, 0.0, step_h)
+            tl.store(last_step + node, k + 1, mask=(position < end) & (frozen == 0))
+        tl.store(h + node, step_h, mask=position < end)
+        new_sum = tl.load(halting_sum + node, mask=position < end, other=budget) + step_h
+        tl.store(halting_sum + node, new_sum, mask=position < end)
+        return tl.sum((new_sum < budget).to(tl.int32))

@@ -1,4 +1,7 @@
-"""How does a GPU read the tapes of `rng.RandomStream`? In one launch."""
+"""GPU kernel of the random streams: all runs in one launch.
+
+The reference is `apgcn.ops.rng.RandomStream.random_bits`, compared in `test_random_bits_match_reference`.
+"""
 
 from __future__ import annotations
 
@@ -9,32 +12,38 @@ from torch import Tensor
 
 from apgcn.ops.rng import GAMMA, MULTIPLIERS, SHIFTS
 
-BLOCK = 1024  # words that a program reads
+BLOCK = 1024  # 64-bit numbers per program
 
 
 def random_bits(starts: Tensor, first: int, count: int) -> Tensor:
-    """Words number `first` and the `count` - 1 after it of the tapes that start at `starts` (runs, 1)."""
-    drawn = torch.empty(len(starts), count, dtype=torch.int64, device=starts.device)
+    """Return numbers `first`, ..., `first + count - 1` of the streams with these starts.
+
+    Shapes
+    ------
+    starts : (runs, 1)
+    returned : int64, (runs, count)
+    """
+    bits = torch.empty(len(starts), count, dtype=torch.int64, device=starts.device)
     if count:
-        _read[triton.cdiv(count, BLOCK), len(starts)](
-            starts, first, drawn, count,
-            BLOCK=BLOCK, GAMMA=GAMMA, FIRST=MULTIPLIERS[0], SECOND=MULTIPLIERS[1],
-            DOWN=SHIFTS[0], FURTHER=SHIFTS[1], LAST=SHIFTS[2],
+        _splitmix64[triton.cdiv(count, BLOCK), len(starts)](
+            starts, first, bits, count,
+            BLOCK=BLOCK, GAMMA=GAMMA, MULTIPLIER_1=MULTIPLIERS[0], MULTIPLIER_2=MULTIPLIERS[1],
+            SHIFT_1=SHIFTS[0], SHIFT_2=SHIFTS[1], SHIFT_3=SHIFTS[2],
         )  # fmt: skip
-    return drawn
+    return bits
 
 
 @triton.jit(do_not_specialize=["first", "count"])
-def _read(
-    starts, first, drawn, count,
-    BLOCK: tl.constexpr, GAMMA: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr,
-    DOWN: tl.constexpr, FURTHER: tl.constexpr, LAST: tl.constexpr,
+def _splitmix64(
+    starts, first, bits, count,
+    BLOCK: tl.constexpr, GAMMA: tl.constexpr, MULTIPLIER_1: tl.constexpr, MULTIPLIER_2: tl.constexpr,
+    SHIFT_1: tl.constexpr, SHIFT_2: tl.constexpr, SHIFT_3: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(1)
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     start = tl.load(starts + run).to(tl.uint64, bitcast=True)
-    word = start + (first + place).to(tl.uint64) * GAMMA
-    word = (word ^ (word >> DOWN)) * FIRST
-    word = (word ^ (word >> FURTHER)) * SECOND
-    word = word ^ (word >> LAST)
-    tl.store(drawn + run.to(tl.int64) * count + place, word.to(tl.int64, bitcast=True), mask=place < count)
+    number = start + (first + i).to(tl.uint64) * GAMMA
+    number = (number ^ (number >> SHIFT_1)) * MULTIPLIER_1
+    number = (number ^ (number >> SHIFT_2)) * MULTIPLIER_2
+    number = number ^ (number >> SHIFT_3)
+    tl.store(bits + run.to(tl.int64) * count + i, number.to(tl.int64, bitcast=True), mask=i < count)

@@ -1,12 +1,18 @@
-"""How does a GPU multiply a sparse matrix, all runs at once?"""
+"""GPU kernel of sparse-dense products, all runs in one launch.
+
+* `spmm`: reference `apgcn.ops.sparse.spmm`, compared in `test_spmm_matches_reference`.
+* `sparse_linear`, `sparse_linear_backward`: reference the PyTorch path of `nn.layers.MLP`, compared in
+  `test_mlp_over_sparse_features_matches_reference`.
+"""
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from apgcn.ops.kernels.gpu.csr_blocks import Shares, Tossed, rows_at, tossed
+from apgcn.ops.kernels.gpu.csr_blocks import MaskArguments, RowBlocks, is_kept, load_rows
 from apgcn.ops.rng import PackedMask
 from apgcn.ops.sparse import CSRStructure
 
@@ -21,125 +27,148 @@ def spmm(
     bias: Tensor | None = None,
     hidden_mask: PackedMask | None = None,
 ) -> Tensor:
-    """The product, or that with the transposed matrix; with a bias, its ReLU after dropout by `hidden_mask`.
+    """Return the product with the matrix or its transpose; with a bias, ReLU(product + bias) after dropout.
 
     Shapes
     ------
-    values : (1 or runs, entries)
-    dense : (runs, columns, channels); rows instead of columns for the transposed
+    values : (1 or runs, nnz)
+    mask : PackedMask of shape (runs, nnz), dropout of the values
+    dense : (runs, columns, channels), or (runs, rows, channels) where `transposed`
     bias : (runs, 1, channels)
+    hidden_mask : PackedMask of shape (runs, rows, channels), dropout of the result
     """
     dense = dense.contiguous()
     runs, _, channels = dense.shape
     rows = structure.shape[1 if transposed else 0]
     output = dense.new_empty(runs, rows, channels)
     if transposed:
-        values = values.index_select(1, structure.order)
-    features, hidden = Tossed.of(mask, values), Tossed.of(hidden_mask, values)
-    csr = structure.transposed if transposed else structure.straight
-    shares = Shares.of(csr, channels)
-    _spmm[shares.programs, runs, triton.cdiv(channels, shares.sizes["CHANNELS"])](
-        csr.pointers, csr.columns, csr.schedule, structure.order, shares.heavy,
+        values = values.index_select(1, structure.transpose_permutation)
+    value_mask = MaskArguments.from_mask(mask, values)
+    output_mask = MaskArguments.from_mask(hidden_mask, values)
+    csr = structure.csr_transposed if transposed else structure.csr
+    blocks = RowBlocks.from_csr(csr, channels)
+    _spmm[blocks.blocks, runs, triton.cdiv(channels, blocks.sizes["CHANNELS"])](
+        csr.indptr, csr.indices, csr.row_order, structure.transpose_permutation, blocks.long_rows,
         values.contiguous(), 0 if len(values) == 1 else structure.nnz,
         dense, dense.shape[1], dense if bias is None else bias.contiguous(), output, rows, channels,
-        features.words, features.per_run, features.dropped, features.factor,
-        hidden.words, hidden.per_run, hidden.dropped, hidden.factor,
-        TRANSPOSED=transposed, KIND=features.kind, HIDDEN=bias is not None, HIDDEN_KIND=hidden.kind,
-        num_warps=1, **shares.sizes,
+        value_mask.bits, value_mask.stride, value_mask.dropped_bytes, value_mask.scale,
+        output_mask.bits, output_mask.stride, output_mask.dropped_bytes, output_mask.scale,
+        TRANSPOSED=transposed, MASK_KIND=value_mask.kind, HIDDEN=bias is not None, HIDDEN_MASK_KIND=output_mask.kind,
+        num_warps=1, **blocks.sizes,
     )  # fmt: skip
     return output
 
 
+def sparse_linear(
+    structure: CSRStructure,
+    values: Tensor,
+    feature_mask: PackedMask | None,
+    weight: Tensor,
+    bias: Tensor,
+    mask: PackedMask | None,
+) -> Tensor:
+    """Return ReLU(X W + b), with dropout of X by `feature_mask` and of the result by `mask`; shapes as in `spmm`."""
+    return spmm(structure, values, feature_mask, weight, transposed=False, bias=bias, hidden_mask=mask)
+
+
+def sparse_linear_backward(
+    structure: CSRStructure,
+    values: Tensor,
+    feature_mask: PackedMask | None,
+    hidden: Tensor,
+    mask_scale: float,
+    grad_hidden: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Return the gradients of W and b; `mask_scale` is the factor of the activations that dropout kept."""
+    gradient = torch.where(hidden > 0, grad_hidden * mask_scale, 0)
+    return spmm(structure, values, feature_mask, gradient, transposed=True), gradient.sum(1, keepdim=True)
+
+
 @triton.jit
-def _entries_at(
-    entry,
-    last,
-    columns,
-    values,
-    order,
-    words,
-    words_per_run,
-    run,
-    dropped,
-    TRANSPOSED: tl.constexpr,
-    KIND: tl.constexpr,
-):
-    """The columns of some entries, their values, and which of them are left.
+def _load_entries(
+    entry, last, indices, values, permutation, mask_bits, mask_stride, run, dropped_bytes,
+    TRANSPOSED: tl.constexpr, MASK_KIND: tl.constexpr,
+):  # fmt: skip
+    """The columns of some entries, their values, and whether they exist and are kept.
 
-    The values stand in the order of the entries; what the coins are tossed for stands, TURNED, in another.
+    The values are in the order of the entries. The mask is in the order of the matrix, also where TRANSPOSED.
     """
-    left = entry < last
-    column = tl.load(columns + entry, mask=left, other=0)
-    value = tl.load(values + entry, mask=left, other=0.0)
-    if KIND != 0:
-        place = tl.load(order + entry, mask=left, other=0) if TRANSPOSED else entry
-        left = left & tossed(words, words_per_run, run, place, left, KIND, dropped)
-    return column, value, left
+    kept = entry < last
+    column = tl.load(indices + entry, mask=kept, other=0)
+    value = tl.load(values + entry, mask=kept, other=0.0)
+    if MASK_KIND != 0:
+        position = tl.load(permutation + entry, mask=kept, other=0) if TRANSPOSED else entry
+        kept = kept & is_kept(mask_bits, mask_stride, run, position, kept, MASK_KIND, dropped_bytes)
+    return column, value, kept
 
 
-@triton.jit(do_not_specialize=["heavy"])
+@triton.jit(do_not_specialize=["long_rows"])
 def _spmm(
-    pointers, columns, schedule, order, heavy,
-    values, values_per_run, dense, dense_rows, bias, output, rows, channels,
-    words, words_per_run, dropped, factor,
-    hidden_words, hidden_words_per_run, hidden_dropped, hidden_factor,
-    TRANSPOSED: tl.constexpr, KIND: tl.constexpr, HIDDEN: tl.constexpr, HIDDEN_KIND: tl.constexpr,
+    indptr, indices, row_order, permutation, long_rows,
+    values, values_stride, dense, dense_rows, bias, output, rows, channels,
+    mask_bits, mask_stride, dropped_bytes, mask_scale,
+    hidden_bits, hidden_stride, hidden_dropped_bytes, hidden_scale,
+    TRANSPOSED: tl.constexpr, MASK_KIND: tl.constexpr, HIDDEN: tl.constexpr, HIDDEN_MASK_KIND: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    share, run = tl.program_id(0), tl.program_id(1)
-    values += run.to(tl.int64) * values_per_run
+    block, run = tl.program_id(0), tl.program_id(1)
+    values += run.to(tl.int64) * values_stride
     dense += run.to(tl.int64) * dense_rows * channels
     bias += run * channels
     output += run.to(tl.int64) * rows * channels
-    if share < heavy:
-        _multiply_rows(
-            share + tl.arange(0, 1), heavy, run, pointers, columns, schedule, order, values, dense, bias, output,
-            channels, words, words_per_run, dropped, factor,
-            hidden_words, hidden_words_per_run, hidden_dropped, hidden_factor,
-            TRANSPOSED, KIND, HIDDEN, HIDDEN_KIND, 1, ENTRIES if ROWS == 1 else 32, CHANNELS,
+    if block < long_rows:
+        _spmm_rows(
+            block + tl.arange(0, 1), long_rows, run, indptr, indices, row_order, permutation, values, dense, bias,
+            output, channels, mask_bits, mask_stride, dropped_bytes, mask_scale,
+            hidden_bits, hidden_stride, hidden_dropped_bytes, hidden_scale,
+            TRANSPOSED, MASK_KIND, HIDDEN, HIDDEN_MASK_KIND, 1, ENTRIES if ROWS == 1 else 32, CHANNELS,
         )  # fmt: skip
     elif ROWS > 1:
-        _multiply_rows(
-            heavy + (share - heavy) * ROWS + tl.arange(0, ROWS), rows, run, pointers, columns, schedule, order,
-            values, dense, bias, output, channels, words, words_per_run, dropped, factor,
-            hidden_words, hidden_words_per_run, hidden_dropped, hidden_factor,
-            TRANSPOSED, KIND, HIDDEN, HIDDEN_KIND, ROWS, ENTRIES, CHANNELS,
+        _spmm_rows(
+            long_rows + (block - long_rows) * ROWS + tl.arange(0, ROWS), rows, run, indptr, indices, row_order,
+            permutation, values, dense, bias, output, channels, mask_bits, mask_stride, dropped_bytes, mask_scale,
+            hidden_bits, hidden_stride, hidden_dropped_bytes, hidden_scale,
+            TRANSPOSED, MASK_KIND, HIDDEN, HIDDEN_MASK_KIND, ROWS, ENTRIES, CHANNELS,
         )  # fmt: skip
 
 
 @triton.jit
-def _multiply_rows(
-    number, end, run, pointers, columns, schedule, order, values, dense, bias, output, channels,
-    words, words_per_run, dropped, factor,
-    hidden_words, hidden_words_per_run, hidden_dropped, hidden_factor,
-    TRANSPOSED: tl.constexpr, KIND: tl.constexpr, HIDDEN: tl.constexpr, HIDDEN_KIND: tl.constexpr,
+def _spmm_rows(
+    position, end, run, indptr, indices, row_order, permutation, values, dense, bias, output, channels,
+    mask_bits, mask_stride, dropped_bytes, mask_scale,
+    hidden_bits, hidden_stride, hidden_dropped_bytes, hidden_scale,
+    TRANSPOSED: tl.constexpr, MASK_KIND: tl.constexpr, HIDDEN: tl.constexpr, HIDDEN_MASK_KIND: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """The rows at some places of the schedule."""
-    row, first, last = rows_at(number, end, pointers, schedule)
+    """Compute the rows at some positions of `row_order`."""
+    row, first, last = load_rows(position, end, indptr, row_order)
     channel = tl.program_id(2) * CHANNELS + tl.arange(0, CHANNELS)
-    wide = channel < channels
+    valid_channel = channel < channels
     total = tl.zeros((ROWS, CHANNELS), tl.float32)
     entry = first[:, None] + tl.arange(0, ENTRIES)[None, :]
-    column, value, left = _entries_at(
-        entry, last[:, None], columns, values, order, words, words_per_run, run, dropped, TRANSPOSED, KIND
-    )
+    next_column, next_value, next_kept = _load_entries(
+        entry, last[:, None], indices, values, permutation, mask_bits, mask_stride, run, dropped_bytes, TRANSPOSED,
+        MASK_KIND,
+    )  # fmt: skip
     for _ in range(0, tl.max(last - first), ENTRIES):
         entry += ENTRIES
-        place = column[:, :, None] * channels + channel[None, None, :]
-        known, kept = value, left
-        column, value, left = _entries_at(
-            entry, last[:, None], columns, values, order, words, words_per_run, run, dropped, TRANSPOSED, KIND
-        )
-        said = tl.load(dense + place, mask=kept[:, :, None] & wide[None, None, :], other=0.0)
-        total += tl.sum(known[:, :, None] * said, axis=1)
-    total *= factor
-    there = (number < end)[:, None] & wide[None, :]
-    place = row[:, None] * channels + channel[None, :]
+        dense_offset = next_column[:, :, None] * channels + channel[None, None, :]
+        value, kept = next_value, next_kept
+        next_column, next_value, next_kept = _load_entries(
+            entry, last[:, None], indices, values, permutation, mask_bits, mask_stride, run, dropped_bytes, TRANSPOSED,
+            MASK_KIND,
+        )  # fmt: skip
+        dense_rows = tl.load(dense + dense_offset, mask=kept[:, :, None] & valid_channel[None, None, :], other=0.0)
+        total += tl.sum(value[:, :, None] * dense_rows, axis=1)
+    total *= mask_scale
+    valid = (position < end)[:, None] & valid_channel[None, :]
+    offset = row[:, None] * channels + channel[None, :]
     if HIDDEN:
-        total += tl.load(bias + channel, mask=wide, other=0.0)[None, :]
+        total += tl.load(bias + channel, mask=valid_channel, other=0.0)[None, :]
         total = tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL)
-        if HIDDEN_KIND != 0:
-            kept = tossed(hidden_words, hidden_words_per_run, run, place, there, HIDDEN_KIND, hidden_dropped)
-            total = tl.where(kept, total * hidden_factor, 0.0)
-    tl.store(output + place, total, mask=there)
+        if HIDDEN_MASK_KIND != 0:
+            kept_hidden = is_kept(
+                hidden_bits, hidden_stride, run, offset, valid, HIDDEN_MASK_KIND, hidden_dropped_bytes
+            )  # fmt: skip
+            total = tl.where(kept_hidden, total * hidden_scale, 0.0)
+    tl.store(output + offset, total, mask=valid)

@@ -1,0 +1,180 @@
+"""Autograd functions over the fused kernels of `kernels.cpu` and `kernels.gpu`.
+
+* `FusedAdaptivePropagation`: adaptive propagation. Its reference is the PyTorch path of
+  `nn.propagation.AdaptivePropagation`; `test_adaptive_propagation_matches_reference` and its neighbours in
+  `tests/ops/test_kernels.py` compare the two, forward and backward.
+* `SparseLinear`: the first layer of an MLP over sparse features. Its reference is the PyTorch path of
+  `nn.layers.MLP`; `test_mlp_over_sparse_features_matches_reference` compares the two.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from apgcn.ops.rng import PackedMask
+from apgcn.ops.sparse import CSRStructure
+
+
+class PropagationMatrices(NamedTuple):
+    """The propagation matrices A_1, ..., A_T of one forward pass, as the inputs of a fused kernel.
+
+    A_k = D_k^-1/2 W_k D_k^-1/2, with W_k the edge weights that edge dropout leaves at step k, and one step is
+
+        z^k = adjacency_weight A_k z^(k-1) + z0_weight z^0
+
+    The kernels compute W_k and D_k themselves.
+
+    Attributes
+    ----------
+    structure : CSRStructure
+    weights : Tensor of shape (nnz,)
+        Edge weights before dropout.
+    keep_self_loops : bool
+        Whether the diagonal is never dropped.
+    mask : PackedMask of shape (runs, steps, nnz) or None
+        Edge dropout; None drops nothing.
+    renormalize : bool
+        Whether D_k holds the row sums of W_k; otherwise D_k = I.
+    adjacency_weight, z0_weight : float
+    halo : HaloExchange or None
+        In distributed training: how the rows of halo nodes arrive from other processes, see `distributed`.
+    """
+
+    structure: CSRStructure
+    weights: Tensor
+    keep_self_loops: bool
+    mask: PackedMask | None
+    renormalize: bool
+    adjacency_weight: float = 1.0
+    z0_weight: float = 0.0
+    halo: Any = None
+
+    @property
+    def mask_scale(self) -> float:
+        """Factor by which edge dropout multiplies the weights that it keeps."""
+        return 1.0 if self.mask is None else self.mask.scale
+
+
+class HaltingParameters(NamedTuple):
+    """Parameters of the halting rule.
+
+    Attributes
+    ----------
+    max_steps : int
+        T, the largest number of steps.
+    epsilon : float
+        A node halts when its halting probabilities sum to at least 1 - epsilon.
+    freeze_halted : bool
+        Whether a node keeps its state after it has halted, z^k = z^K for k > K.
+    """
+
+    max_steps: int
+    epsilon: float
+    freeze_halted: bool = False
+
+    @property
+    def budget(self) -> float:
+        """1 - epsilon, the sum of halting probabilities at which a node halts."""
+        return 1 - self.epsilon
+
+
+class FusedAdaptivePropagation(torch.autograd.Function):
+    """Adaptive propagation in a few fused kernels.
+
+        z^k = adjacency_weight A_k z^(k-1) + z0_weight z^0,    h^k = sigmoid(z^k Q + q)
+
+    then K, R and the output as in `nn.halting`; with `freeze_halted`, z^k = z^K for k > K. Returns the output
+    (runs, nodes, channels), the steps K and the remainder R, both (runs, nodes).
+
+    Shapes
+    ------
+    z0 : (runs, nodes, channels)
+    weight : (runs, channels, 1), Q of the halting unit
+    bias : (runs, 1, 1), q of the halting unit
+    update_mask : (runs, T, nodes), dropout of each node's update at each step; None is 1
+    nodes : (runs, m) or None
+        Where given, the results are valid for these nodes only, and propagation ends when all of them have halted.
+    """
+
+    @staticmethod
+    def forward(
+        ctx,
+        z0: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        update_mask: Tensor | None,
+        nodes: Tensor | None,
+        matrices: PropagationMatrices,
+        halting: HaltingParameters,
+        kernels: ModuleType,
+    ):
+        runs, num_nodes, channels = z0.shape
+        halting_weight = weight.squeeze(-1).contiguous()
+        z, h, saved = kernels.propagate(matrices, z0, halting_weight, bias.flatten(), nodes, halting)
+        steps = torch.empty(runs, num_nodes, dtype=torch.int64, device=z0.device)
+        results = z0.new_empty(runs, num_nodes, channels), steps, z0.new_empty(runs, num_nodes)
+        kernels.combine(z, h, update_mask, nodes, halting.budget, results)
+        ctx.save_for_backward(z, h, update_mask, halting_weight, steps, *saved)
+        ctx.matrices, ctx.kernels = matrices, kernels
+        ctx.mark_non_differentiable(steps)
+        return results
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor, _: Tensor, grad_remainder: Tensor):
+        z, h, update_mask, halting_weight, steps, *saved = ctx.saved_tensors
+        channels = grad_output.shape[-1]
+        gradients = grad_output.contiguous(), grad_remainder.contiguous()
+        grad_z, grad_logits = ctx.kernels.combine_backward(z, h, update_mask, halting_weight, steps, gradients)
+        grad_weight = grad_bias = None
+        if ctx.needs_input_grad[1]:  # the halting unit is updated on some epochs only
+            flat = grad_logits.flatten(1)[:, None]  # (runs, 1, T * nodes)
+            grad_weight = (flat @ z[:, 1:].flatten(1, 2)).transpose(1, 2)[:, :channels]
+            grad_bias = flat.sum(-1, keepdim=True)
+        ctx.kernels.propagate_backward(ctx.matrices, tuple(saved), grad_z)
+        return grad_z[:, 0, :, :channels], grad_weight, grad_bias, *[None] * 5
+
+
+class SparseLinear(torch.autograd.Function):
+    """ReLU(X W + b) over sparse features X, with dropout before and after, in one kernel per direction.
+
+    Returns the hidden activations (runs, nodes, channels). The features get no gradient.
+
+    Shapes
+    ------
+    weight : (runs, features, channels), W
+    bias : (runs, 1, channels), b
+    values : (1 or runs, nnz), the stored values of X
+    feature_mask : PackedMask of shape (runs, nnz), dropout of the features; None drops nothing
+    mask : PackedMask of shape (runs, nodes, channels), dropout of the activations; None drops nothing
+    """
+
+    @staticmethod
+    def forward(
+        ctx,
+        weight: Tensor,
+        bias: Tensor,
+        structure: CSRStructure,
+        values: Tensor,
+        feature_mask: PackedMask | None,
+        mask: PackedMask | None,
+        kernels: ModuleType,
+    ) -> Tensor:
+        if feature_mask is not None and not kernels.SUPPORTS_PACKED_MASK:
+            values, feature_mask = values * kernels.unpack_mask(feature_mask), None
+        hidden = kernels.sparse_linear(structure, values, feature_mask, weight, bias, mask)
+        ctx.save_for_backward(values, hidden)
+        ctx.structure, ctx.kernels, ctx.feature_mask = structure, kernels, feature_mask
+        ctx.mask_scale = 1.0 if mask is None else mask.scale
+        return hidden
+
+    @staticmethod
+    def backward(ctx, grad_hidden: Tensor):
+        values, hidden = ctx.saved_tensors
+        grad_weight, grad_bias = ctx.kernels.sparse_linear_backward(
+            ctx.structure, values, ctx.feature_mask, hidden, ctx.mask_scale, grad_hidden
+        )
+        return grad_weight, grad_bias, *[None] * 5
