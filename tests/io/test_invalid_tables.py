@@ -1,14 +1,15 @@
 # ruff: noqa: E501  (a row of the table stays in a line)
-"""An invalid table gets one error message with file, line and column, and what to do."""
+"""Invalid tables and files get one error message: file, line and column, and what to do."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from apgcn.errors import ApgcnError
 from apgcn.io.graph_builder import build_graph
-from apgcn.io.registry import read_table
+from apgcn.io.registry import FORMATS, read_table
 from apgcn.io.schema import TableSchema
 
 EDGES = "source,target\na,b\nb,c\nc,d\n"
@@ -72,6 +73,40 @@ def test_invalid_table_gets_a_message_with_file_line_and_column(tmp_path, edges,
         )
     assert re.search(message, str(raised.value)), str(raised.value)
     assert str(raised.value).count("\n") == 0
+
+
+# file name, content, and a regular expression that the message must match
+INVALID_FILES = {
+    "bytes of a picture as CSV": ("nodes.csv", b"\x89PNG\r\n\x1a\n\x00\x00", "nodes.csv, line 1 must be UTF-8"),
+    "a truncated Parquet file": ("nodes.parquet", b"PAR1 is all", "must be a Parquet file, but cannot be read as one"),
+    "text as npz": ("graph.npz", b"no", "is not a graph archive"),
+    "truncated GraphML": ("graph.graphml", b"<graphml><graph>", "line 1 must be XML"),
+    "an unknown XML encoding": ("graph.graphml", b"<?xml version='1.0' encoding='Atf-8'?><graphml/>", "must be in a known encoding"),
+    "UTF-7": ("graph.graphml", b"<?xml version='1.0' encoding='utf-7'?><graphml/>", "must be"),
+    "GB 2312": ("graph.graphml", b"<?xml version='1.0' encoding='gb2312'?><graphml/>", "must be"),
+    "no graph": ("graph.xml", b"<html></html>", "must contain one graph, but contains 0"),
+    "two graphs": ("graph.graphml", b"<graphml><graph/><graph/></graphml>", "must contain one graph, but contains 2"),
+    "a GraphML node without id": ("graph.graphml", b"<graphml><graph><node/></graph></graphml>", "must be a GraphML file, but cannot be read as one"),
+    "a DOCTYPE": ("graph.graphml", b'<!DOCTYPE x [<!ENTITY a "b">]><graphml/>', "must not define entities"),
+    "a DOCTYPE in UTF-16": ("graph.graphml", '<?xml version="1.0" encoding="utf-16"?><!DOCTYPE x><graphml/>'.encode("utf-16"), "must not define entities"),
+    "a duplicate GraphML id": ("graph.graphml", b'<graphml><graph><node id="a"/>\n<node id="a"/></graph></graphml>', "line 2 must have a unique node id"),
+    "an undeclared GraphML node": ("graph.graphml", b'<graphml><graph><node id="a"/>\n<edge source="a" target="b"/></graph></graphml>', "line 2 must have declared nodes as endpoints"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "message"), INVALID_FILES.values(), ids=INVALID_FILES)
+def test_invalid_file_is_rejected(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ApgcnError, match=message):
+        format_of(name).read(tmp_path / name)
+
+
+def format_of(name):
+    return next(file_format for file_format in FORMATS.values() if Path(name).suffix in file_format.suffixes)
+
+
+def test_every_format_has_an_invalid_file():
+    assert {format_of(name) for name, _, _ in INVALID_FILES.values()} == set(FORMATS.values())
 
 
 def test_there_are_at_least_forty_invalid_tables():
