@@ -49,7 +49,7 @@ def imported_packages(path: Path) -> set[str]:
 
 def import_package(folder: Path):
     """Import a package; the test is skipped where an optional one that it needs is not installed."""
-    name = ".".join(folder.relative_to(SOURCE.parent).parts)
+    name = folder.relative_to(SOURCE.parent).as_posix().replace("/", ".")
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -59,7 +59,7 @@ def import_package(folder: Path):
 
 
 def package_of(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    return path.relative_to(SOURCE).as_posix().split("/")[0].removesuffix(".py")
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
