@@ -48,9 +48,9 @@ def compute(trainer, *, halt_all=False):
 
 def main(out, *, freeze, halt_all):
     from apgcn.data.splits import Split
-    from apgcn.distributed.communication import world
-    from apgcn.distributed.graph_shard import part_of
-    from apgcn.distributed.trainer import PartPack
+    from apgcn.distributed.communication import connect_ranks
+    from apgcn.distributed.graph_shard import shard_graph
+    from apgcn.distributed.train import ShardedTrainer
     from apgcn.models.apgcn import APGCNConfig
     from apgcn.ops.device_graph import DeviceGraph
     from apgcn.training.config import TrainingConfig
@@ -66,16 +66,16 @@ def main(out, *, freeze, halt_all):
     if "RANK" not in os.environ:
         arrays = compute(BatchedTrainer(DeviceGraph.from_graph(graph), *arguments), halt_all=halt_all)
     else:
-        with world() as comm:
-            owner = np.repeat([0, 1], HALF).astype(np.int16)
-            part = part_of(graph, owner, comm.rank)
-            trainer = PartPack(comm, part, owner, 2, *arguments)
+        with connect_ranks() as comm:
+            partition = np.repeat([0, 1], HALF).astype(np.int16)
+            shard = shard_graph(graph, partition, comm.rank)
+            trainer = ShardedTrainer(comm, shard, partition, 2, *arguments)
             before = copy(comm.traffic)
             arrays = compute(trainer, halt_all=halt_all)
             exchanges = comm.traffic.since(before).exchanges
             before = copy(comm.traffic)
-            trainer.graph.adjacency.halo.send(torch.zeros(1, HALF, 3))
-            counts = exchanges, comm.traffic.since(before).bytes, len(part.ghosts)
+            trainer.graph.adjacency.halo.exchange_rows(torch.zeros(1, HALF, 3))
+            counts = exchanges, comm.traffic.since(before).bytes, len(shard.halo_nodes)
             arrays |= zip(("exchanges", "bytes", "halo_nodes"), map(torch.tensor, counts), strict=True)
     np.savez(out, **{name: value.detach().numpy() for name, value in arrays.items()})
 

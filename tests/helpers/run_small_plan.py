@@ -5,7 +5,7 @@ import time
 
 from apgcn.benchmark.config import RunConfig, RunKey
 from apgcn.benchmark.executors import ProcessExecutor, SerialExecutor
-from apgcn.benchmark.runner import fill
+from apgcn.benchmark.runner import run_plan
 from apgcn.benchmark.store import Store
 from apgcn.benchmark.worker import cleaned_graph
 from apgcn.training import batching
@@ -27,7 +27,7 @@ if __name__ == "__main__":
     cleaned_graph("cora")
     print("ready", flush=True)
     sys.stdin.read()  # until the test closes it
-    fill(
+    run_plan(
         Store(folder),
         small_plan(),
         executor=ProcessExecutor(workers) if workers > 1 else SerialExecutor(),
