@@ -209,7 +209,9 @@ class _LazyPropagation:
         max_steps, num_nodes = model.halting.max_steps, graph.num_nodes
         self._channels = len(model.halting_weight)
         self._width = -(-self._channels // SIMD_WIDTH) * SIMD_WIDTH
-        self._step, self._weigh = lazy.step_kernels(self._width, prefetch=lazy.exceeds_cache(num_nodes, self._width))
+        self._propagate_rows, self._accumulate_rows = lazy.step_kernels(
+            self._width, prefetch=lazy.exceeds_cache(num_nodes, self._width)
+        )
         self._halting_sum, self._remainder = np.zeros(num_nodes, np.float32), np.empty(num_nodes, np.float32)
         self._halting_steps = np.zeros(num_nodes, np.int16)  # K, 0 before a node has halted
         self._last_step = np.full(num_nodes, -1, np.int16)  # of which the state was computed
@@ -314,12 +316,14 @@ class _LazyPropagation:
         graph, model = self._graph, self._model
         csr = graph.indptr, graph.indices, graph.weights, graph.deg_inv_sqrt
         factors = np.float32(model.adjacency_weight), np.float32(model.z0_weight)
-        scores = np.empty(len(nodes), np.float32)
-        self._step(*csr, *factors, nodes, states, z0, new_states, self._halting_weight, scores, self._messages)
-        h = 1 / (1 + np.exp(-(scores + np.float32(model.halting_bias))))
+        logits = np.empty(len(nodes), np.float32)
+        self._propagate_rows(
+            *csr, *factors, nodes, states, z0, new_states, self._halting_weight, logits, self._messages
+        )
+        h = 1 / (1 + np.exp(-(logits + np.float32(model.halting_bias))))
         limits = model.halting.max_steps, np.float32(model.halting.budget)
         totals = self._halting_sum, self._halting_steps, self._remainder, self._output_sum, self._last_step
-        self._weigh(nodes, h, step, *limits, states, new_states, in_place, *totals, self._count)
+        self._accumulate_rows(nodes, h, step, *limits, states, new_states, in_place, *totals, self._count)
         self._node_steps += len(nodes)
 
     def _count_computed(self, nodes: np.ndarray, step: int) -> None:

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 
 from apgcn.ops.kernels.cpu.jit import ONE, ZERO, kernel
-from apgcn.ops.kernels.cpu.simd_rows import NO_PREFETCH, PREFETCH_SIZE, blend, gather
+from apgcn.ops.kernels.cpu.simd_rows import PREFETCH_SIZE, blend, gather
 
 
 @kernel
@@ -55,23 +55,6 @@ def finalize_rows(rows, output_sum, deg_inv_sqrt, steps, output):
         row_sum, scale = output_sum[row], ONE / (deg_inv_sqrt[row] * steps[row])
         for c in range(output.shape[1]):
             output[number, c] = scale * row_sum[c]
-
-
-@cache
-def sparse_linear_kernel(width: int) -> Callable:
-    """Return a kernel that computes ReLU(X W + b) for some rows of sparse features; W and b are padded to the width."""
-
-    @kernel
-    def sparse_linear_rows(indptr, indices, values, rows, weight, bias, hidden):
-        total = np.empty(width, np.float32)
-        for number in range(len(rows)):
-            row = rows[number]
-            gather(width, NO_PREFETCH, values, indices, indptr[row], indptr[row + 1], weight, total)
-            output = hidden[number]
-            for c in range(width):
-                output[c] = max(total[c] + bias[c], ZERO)
-
-    return sparse_linear_rows
 
 
 @cache
