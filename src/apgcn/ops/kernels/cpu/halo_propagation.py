@@ -73,7 +73,7 @@ def propagate_halo(
         steps_taken = k + 1
         if steps_taken < halting.max_steps:
             any_active = bool((halting_sum.gather(1, nodes.expand(runs, -1)) < budget).any())
-            if not halo.anybody(any_active):
+            if not halo.any_rank(any_active):
                 break
     return h, (edge_weights, deg_inv_sqrt, last_step, torch.tensor([steps_taken, int(freeze), channels]))
 
@@ -91,7 +91,7 @@ def propagate_halo_backward(matrices: PropagationMatrices, saved: tuple[Tensor, 
         weights, scale = (to_numpy(tensor[:, k % tensor.shape[1]])[0] for tensor in (edge_weights, deg_inv_sqrt))
         grad_scaled_z.zero_()
         step_kernel(k, bool(freeze), *csr, weights, scale, *mixing, *arrays)
-        grad_scaled_z[:, :num_nodes, :channels] += matrices.halo.send_back(
+        grad_scaled_z[:, :num_nodes, :channels] += matrices.halo.exchange_gradients(
             grad_scaled_z[:, num_nodes:, :channels], num_nodes
         )
         scale_kernel(k, bool(freeze), scale, *arrays)
