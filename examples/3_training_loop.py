@@ -1,4 +1,4 @@
-"""A training loop as PyTorch Geometric's users write it; the price of a step is one line more."""
+"""A training loop as in PyTorch Geometric; the propagation penalty is one more line."""
 
 import torch
 from torch.nn import functional
@@ -29,8 +29,8 @@ def main() -> float:
             print(f"epoch {epoch}: loss {loss.item():.3f}, K {steps.float().mean():.2f}")
 
     model.eval()
-    found = model(data.x, data.edge_index).argmax(-1)
-    accuracy = (found[test] == data.y[test]).float().mean().item()
+    predicted = model(data.x, data.edge_index).argmax(-1)
+    accuracy = (predicted[test] == data.y[test]).float().mean().item()
     print(f"{100 * accuracy:.1f} % of {len(test)} test nodes")
     return accuracy
 
