@@ -1,4 +1,4 @@
-"""The append-only log: what is written stays, what is torn is forgiven at the end and refused in the middle."""
+"""The append-only log: complete lines stay, an incomplete last line is ignored, and one in the middle is refused."""
 
 import json
 import multiprocessing
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 import pytest
 
-from apgcn.benchmark.jsonl_log import Log
+from apgcn.benchmark.jsonl_log import JSONLinesLog
 from apgcn.errors import BrokenFile, InvalidInput
 
 
@@ -16,12 +16,11 @@ class Note:
     key: str
     text: str = ""
 
-    @property
-    def line(self):
+    def to_json(self):
         return asdict(self)
 
     @classmethod
-    def of_line(cls, line):
+    def from_json(cls, line):
         if "text" not in line:
             raise InvalidInput("text must be there.")
         return cls(**line)
@@ -32,37 +31,37 @@ def path(tmp_path):
     return tmp_path / "notes.jsonl"
 
 
-def log(path) -> Log[Note]:
-    return Log(path, Note.of_line)
+def log(path) -> JSONLinesLog[Note]:
+    return JSONLinesLog(path, Note.from_json)
 
 
-def test_what_is_appended_is_there_for_others_in_order(path):
+def test_appended_entries_are_read_in_order_by_others(path):
     log(path).append([Note("b", "ü\n"), Note("a")])
     log(path).append([Note("c")])
     assert list(log(path).entries().values()) == [Note("b", "ü\n"), Note("a"), Note("c")]
     assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == ["b", "a", "c"]
 
 
-def test_a_log_that_is_not_there_is_empty(path):
+def test_log_without_a_file_is_empty(path):
     assert log(path).entries() == {}
     assert not path.exists()
 
 
-def test_a_key_is_written_once_and_the_first_stays(path):
-    mine, theirs = log(path), log(path)
-    mine.append([Note("a", "first")])
-    theirs.append([Note("a", "second"), Note("b")])
-    assert mine.entries()["a"].text == theirs.entries()["a"].text == "first"
+def test_first_entry_of_a_key_stays(path):
+    first, second = log(path), log(path)
+    first.append([Note("a", "first")])
+    second.append([Note("a", "second"), Note("b")])
+    assert first.entries()["a"].text == second.entries()["a"].text == "first"
     assert len(path.read_text().splitlines()) == 2
 
 
 @pytest.mark.parametrize(
-    "torn", [b'{"key": "c", "te', b"{", b'{"key": "c", "text": "x"}', b"\x00\x00\x00", b"{broken}\n"]
+    "incomplete", [b'{"key": "c", "te', b"{", b'{"key": "c", "text": "x"}', b"\x00\x00\x00", b"{broken}\n"]
 )
-def test_a_torn_last_line_is_forgiven_and_cut_off_by_the_next_writer(path, torn):
+def test_incomplete_last_line_is_ignored_and_cut_off_by_the_next_writer(path, incomplete):
     log(path).append([Note("a"), Note("b")])
     with path.open("ab") as file:
-        file.write(torn)
+        file.write(incomplete)
     assert list(log(path).entries()) == ["a", "b"]
     log(path).append([Note("d")])
     assert list(log(path).entries()) == ["a", "b", "d"]
@@ -70,11 +69,11 @@ def test_a_torn_last_line_is_forgiven_and_cut_off_by_the_next_writer(path, torn)
 
 
 @pytest.mark.parametrize(
-    "torn",
+    "broken",
     ['{"key": "b", "te', '{"key": "b", "text": NaN}', "", "[1]", '{"text": "no key"}', '{"key": 3}', "[" * 100_000],
 )
-def test_a_torn_middle_is_refused_with_its_line(path, torn):
-    path.write_text(f'{{"key": "a", "text": ""}}\n{torn}\n{{"key": "c", "text": ""}}\n')
+def test_broken_line_in_the_middle_is_refused_with_its_number(path, broken):
+    path.write_text(f'{{"key": "a", "text": ""}}\n{broken}\n{{"key": "c", "text": ""}}\n')
     with pytest.raises(BrokenFile, match=r"line 2 of .*notes\.jsonl must be a JSON object with a key"):
         log(path).entries()
     with pytest.raises(BrokenFile, match="line 2"):
@@ -82,23 +81,23 @@ def test_a_torn_middle_is_refused_with_its_line(path, torn):
     assert path.read_text().count("\n") == 3  # nothing was changed
 
 
-def test_a_line_with_other_fields_is_refused_with_its_number(path):
+def test_line_with_other_fields_is_refused_with_its_number(path):
     path.write_text('{"key": "a", "text": ""}\n{"key": "b"}\n')
     with pytest.raises(BrokenFile, match=r"line 2 of .*: text must be there"):
         log(path).entries()
 
 
-def test_a_torn_line_counts_for_line_numbers_after_more_was_read(path):
+def test_line_numbers_count_lines_of_earlier_reads(path):
     reader = log(path)
     reader.append([Note("a"), Note("b")])
     reader.entries()
     with path.open("a") as file:
-        file.write("broken\n" + json.dumps(Note("c").line) + "\n")
+        file.write("broken\n" + json.dumps(Note("c").to_json()) + "\n")
     with pytest.raises(BrokenFile, match="line 3"):
         reader.entries()
 
 
-def test_a_file_that_was_replaced_is_read_anew(path):
+def test_replaced_file_is_read_anew(path):
     reader = log(path)
     reader.append([Note("a", "long"), Note("b")])
     assert len(reader.entries()) == 2
@@ -108,7 +107,7 @@ def test_a_file_that_was_replaced_is_read_anew(path):
     assert reader.entries() == {}
 
 
-def test_a_file_that_was_replaced_by_a_longer_one_is_read_anew(path):
+def test_file_replaced_by_a_longer_one_is_read_anew(path):
     reader = log(path)
     reader.append([Note("a")])
     path.unlink()
@@ -117,25 +116,25 @@ def test_a_file_that_was_replaced_by_a_longer_one_is_read_anew(path):
     assert list(log(path).entries()) == list(reader.entries()) == ["b", "c", "d"]
 
 
-def test_every_line_is_synced_before_the_next_is_written(path, monkeypatch):
+def test_each_line_is_synced_before_the_next_is_written(path, monkeypatch):
     sizes = []
     monkeypatch.setattr(os, "fsync", lambda number: sizes.append(os.fstat(number).st_size))
     log(path).append([Note("a"), Note("b"), Note("c")])
     ends = [place + 1 for place, letter in enumerate(path.read_text()) if letter == "\n"]
-    assert sizes[1:4] == ends  # the first is the folder's, which has a new name in it
+    assert sizes[1:4] == ends  # the first sync is that of the folder, which has a new file
 
 
-def write_many(path, name, together):
-    mine = log(path)
-    together.wait()
+def write_many(path, name, barrier):
+    writer = log(path)
+    barrier.wait()
     for number in range(100):
-        mine.append([Note(f"shared {number}", name), Note(f"{name} {number}", "x" * 3000)])
+        writer.append([Note(f"shared {number}", name), Note(f"{name} {number}", "x" * 3000)])
 
 
 def test_several_processes_can_write_at_once(path):
     context = multiprocessing.get_context("spawn")
-    together = context.Barrier(3)
-    writers = [context.Process(target=write_many, args=(path, name, together)) for name in "abc"]
+    barrier = context.Barrier(3)
+    writers = [context.Process(target=write_many, args=(path, name, barrier)) for name in "abc"]
     for writer in writers:
         writer.start()
     for writer in writers:

@@ -1,4 +1,4 @@
-"""A Ray cluster gives the records that this machine gives, whatever dies on the way."""
+"""Runs on a Ray cluster give the records of this machine, whichever process or machine dies meanwhile."""
 
 import os
 import signal
@@ -13,15 +13,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from helpers import TESTS
-from helpers.fake_records import results
+from helpers.fake_records import results_without_times
 
 from apgcn import __version__
 from apgcn.benchmark import ray_executor
 from apgcn.benchmark.config import RunConfig
 from apgcn.benchmark.ray_executor import RayExecutor
-from apgcn.benchmark.ray_tasks import need_of
+from apgcn.benchmark.ray_tasks import estimate_memory
 from apgcn.benchmark.records import PlannedBatch
-from apgcn.benchmark.runner import NullProgress, fill
+from apgcn.benchmark.runner import NullProgress, run_plan
 from apgcn.benchmark.store import Store
 from apgcn.cli import run
 from apgcn.errors import ApgcnError, MissingDevice, MissingPackage, WorkerDied
@@ -33,163 +33,173 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
 
 def plan():
-    """Twelve packs of two runs, of about a second each."""
-    conditions = [
+    """Twelve run batches of two runs, of about a second each."""
+    run_configs = [
         RunConfig.from_preset("cora", "apgcn", hidden_channels=8 + number, max_epochs=40) for number in range(12)
     ]
-    return [key for run_config in conditions for key in run_config.first_runs(2)]
+    return [key for run_config in run_configs for key in run_config.first_runs(2)]
 
 
-def pack_of(number):
-    return PlannedBatch.of(RunConfig.from_preset("cora", "apgcn", hidden_channels=8 + number).first_runs(1), "cpu")
+def make_batch(number):
+    return PlannedBatch.from_keys(
+        RunConfig.from_preset("cora", "apgcn", hidden_channels=8 + number).first_runs(1), "cpu"
+    )
 
 
-def dying(pack, report):
+def kill_itself(batch, report):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def dying_once(pack, report, *, folder):
+def kill_itself_once(batch, report, *, folder):
     """The first attempt ends as if the machine had no memory left."""
-    mark = folder / pack.key
+    mark = folder / batch.key
     if not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     report(0.5)
-    return pack.key
+    return batch.key
 
 
-def mistaken(pack, report):
+def raise_user_error(batch, report):
     raise ApgcnError("penalty must be >= 0, got -1.")
 
 
-def failing(pack, report):
+def raise_exception(batch, report):
     raise ZeroDivisionError("in the middle of work")
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A head that does not work and two machines that do, all of them on this one."""
+    """A head without CPUs and two machines with one each, all of them on this machine."""
     folders = os.environ.get("PYTHONPATH", "")
-    os.environ["PYTHONPATH"] = f"{TESTS}{os.pathsep}{folders}"  # where what tasks do is found
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    made.workers = [made.add_node(num_cpus=1) for _ in range(2)]
+    os.environ["PYTHONPATH"] = f"{TESTS}{os.pathsep}{folders}"  # with the functions of the tasks
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    cluster.workers = [cluster.add_node(num_cpus=1) for _ in range(2)]
     os.environ["PYTHONPATH"] = folders
-    made.wait_for_nodes()
-    yield made
+    cluster.wait_for_nodes()
+    yield cluster
     ray.shutdown()
-    made.shutdown()
+    cluster.shutdown()
 
 
 @pytest.fixture
 def executor(cluster):
-    with RayExecutor(cluster.address) as made:
-        yield made
+    with RayExecutor(cluster.address) as executor:
+        yield executor
 
 
-def test_a_task_that_dies_is_tried_again(executor, tmp_path):
-    items = [pack_of(number) for number in range(3)]
-    outcomes = list(executor.run(partial(dying_once, folder=tmp_path), items, lambda pack, share: None))
-    assert sorted((pack.key, outcome) for pack, outcome in outcomes) == sorted((pack.key, pack.key) for pack in items)
+def test_task_that_dies_is_submitted_again(executor, tmp_path):
+    items = [make_batch(number) for number in range(3)]
+    outcomes = list(executor.run(partial(kill_itself_once, folder=tmp_path), items, lambda batch, fraction: None))
+    assert sorted((batch.key, outcome) for batch, outcome in outcomes) == sorted(
+        (batch.key, batch.key) for batch in items
+    )
 
 
-def test_a_task_that_dies_every_time_is_reported_with_its_key(executor):
-    with pytest.raises(WorkerDied, match=rf"pack {pack_of(0).key} must be trained in 4 attempts, but its process"):
-        list(executor.run(dying, [pack_of(0)], lambda pack, share: None))
+def test_task_that_dies_in_every_attempt_is_reported_with_its_key(executor):
+    with pytest.raises(
+        WorkerDied, match=rf"run batch {make_batch(0).key} must be trained in 4 attempts, but its process"
+    ):
+        list(executor.run(kill_itself, [make_batch(0)], lambda batch, fraction: None))
 
 
-def test_a_mistake_is_one_sentence_and_a_failure_is_not(executor):
+def test_user_error_is_one_sentence_and_an_exception_has_a_traceback(executor):
     with pytest.raises(ApgcnError, match=r"^penalty must be >= 0, got -1\.$"):
-        list(executor.run(mistaken, [pack_of(0)], lambda pack, share: None))
+        list(executor.run(raise_user_error, [make_batch(0)], lambda batch, fraction: None))
     with pytest.raises(RuntimeError, match="ZeroDivisionError: in the middle of work"):
-        list(executor.run(failing, [pack_of(0)], lambda pack, share: None))
+        list(executor.run(raise_exception, [make_batch(0)], lambda batch, fraction: None))
 
 
-def test_another_version_of_apgcn_is_said(executor, monkeypatch):
-    monkeypatch.setattr(ray_executor, "__version__", "9.9")  # here, not there
+def test_other_version_of_apgcn_is_reported(executor, monkeypatch):
+    monkeypatch.setattr(ray_executor, "__version__", "9.9")  # here, not on the machines
     with pytest.raises(ApgcnError, match=rf"must have apgcn 9\.9, but .* has {__version__}; install the same there"):
-        list(executor.run(mistaken, [pack_of(0)], lambda pack, share: None))
+        list(executor.run(raise_user_error, [make_batch(0)], lambda batch, fraction: None))
 
 
-def test_a_machine_that_lacks_apgcn_is_said(executor, monkeypatch):
-    """A module of this process alone: there it is as if it, or all of apgcn, were not installed."""
+def test_machine_without_apgcn_is_reported(executor, monkeypatch):
+    """A module of this process alone: on the machines it is as if it, or all of apgcn, were not installed."""
     later = types.ModuleType("apgcn.later")
-    exec("def work(*given):\n    return 1", vars(later))
+    exec("def work(*arguments):\n    return 1", vars(later))
     monkeypatch.setitem(sys.modules, "apgcn.later", later)
     with pytest.raises(MissingPackage, match="every machine of the Ray cluster must have apgcn"):
-        list(executor.run(later.work, [pack_of(0)], lambda pack, share: None))
-    monkeypatch.setattr(ray_executor, "there", later.work)
+        list(executor.run(later.work, [make_batch(0)], lambda batch, fraction: None))
+    monkeypatch.setattr(ray_executor, "run_task", later.work)
     with pytest.raises(MissingPackage, match="every machine of the Ray cluster must have apgcn"):
-        list(executor.run(mistaken, [pack_of(0)], lambda pack, share: None))
+        list(executor.run(raise_user_error, [make_batch(0)], lambda batch, fraction: None))
 
 
-def test_a_cluster_without_gpu_has_none(cluster):
+def test_cluster_without_gpu_refuses_cuda(cluster):
     with pytest.raises(MissingDevice, match="needs a GPU in the Ray cluster"):
         RayExecutor(cluster.address, device="cuda")
 
 
-def test_tasks_ask_for_what_their_packs_are_estimated_to_need(cluster):
+def test_tasks_request_the_estimated_memory_of_their_batches(cluster):
     with RayExecutor(cluster.address) as executor:
         one, three = (
-            executor.request(PlannedBatch.of(RunConfig.from_preset("cora", "apgcn").first_runs(runs), "cpu"))
+            executor.resources_for(
+                PlannedBatch.from_keys(RunConfig.from_preset("cora", "apgcn").first_runs(runs), "cpu")
+            )
             for runs in (1, 3)
         )
-        need = need_of(RunConfig.from_preset("cora", "apgcn"), device="cpu")
-        assert one == {"num_cpus": 1, "memory": ray_executor.PROCESS + need.shared + need.per_run}
-        assert three["memory"] - one["memory"] == 2 * need.per_run
+        estimate = estimate_memory(RunConfig.from_preset("cora", "apgcn"), device="cpu")
+        assert one == {"num_cpus": 1, "memory": ray_executor.PROCESS_BYTES + estimate.shared + estimate.per_run}
+        assert three["memory"] - one["memory"] == 2 * estimate.per_run
 
 
-def test_a_task_that_no_machine_can_take_any_more_asks_for_less(executor, tmp_path, monkeypatch):
-    """As if a larger machine had been there when the first was given out."""
-    usual, asked = RayExecutor.request, []
+def test_task_that_no_machine_can_run_any_more_requests_less_memory(executor, tmp_path, monkeypatch):
+    """As if a larger machine had existed when the task was submitted first."""
+    resources_for, requests = RayExecutor.resources_for, []
 
-    def request(self, pack):
-        asked.append(pack.key)
-        return {**usual(self, pack), **({"memory": 2**44} if len(asked) == 1 else {})}
+    def oversized_at_first(self, batch):
+        requests.append(batch.key)
+        return {**resources_for(self, batch), **({"memory": 2**44} if len(requests) == 1 else {})}
 
-    monkeypatch.setattr(RayExecutor, "request", request)
-    (tmp_path / pack_of(0).key).touch()  # nobody dies
-    ((pack, _),) = executor.run(partial(dying_once, folder=tmp_path), [pack_of(0)], lambda pack, share: None)
-    assert asked == [pack.key, pack.key]
+    monkeypatch.setattr(RayExecutor, "resources_for", oversized_at_first)
+    (tmp_path / make_batch(0).key).touch()  # so that it does not die
+    ((batch, _),) = executor.run(
+        partial(kill_itself_once, folder=tmp_path), [make_batch(0)], lambda batch, fraction: None
+    )
+    assert requests == [batch.key, batch.key]
 
 
-def wait_for_one_processor(executor):
-    """A head asks its machines every few seconds: the work may be done before it misses one."""
+def wait_for_one_cpu(executor):
+    """A head probes its machines every few seconds: the work may be done before it notices the loss of one."""
     until = time.monotonic() + 60
-    while not str(executor).endswith(", 1 processor"):
+    while not str(executor).endswith(", 1 CPU"):
         assert time.monotonic() < until, str(executor)
         time.sleep(0.1)
 
 
-def test_a_machine_that_dies_changes_nothing(cluster, tmp_path):
-    """One of two is taken away when three packs are done; the records are those of this process alone."""
-    fill(Store(tmp_path / "here"), plan(), command="test")
-    finished, heard = [], []
+def test_records_are_the_same_after_a_machine_dies(cluster, tmp_path):
+    """One of two is removed when three run batches are done; the records are those of this process alone."""
+    run_plan(Store(tmp_path / "here"), plan(), command="test")
+    finished, fractions = [], []
 
-    class Watch(NullProgress):
-        def progress(self, pack, share):
-            heard.append(share)
+    class RemoveMachine(NullProgress):
+        def on_progress(self, batch, fraction):
+            fractions.append(fraction)
 
-        def finished(self, pack):
-            finished.append(pack.key)
+        def on_finished(self, batch):
+            finished.append(batch.key)
             if len(finished) == 3:
                 cluster.remove_node(cluster.workers.pop(), allow_graceful=False)
 
     with RayExecutor(cluster.address) as executor:
-        assert "2 processors" in str(executor)
-        fill(Store(tmp_path / "there"), plan(), executor=executor, command="test", watch=Watch())
-        wait_for_one_processor(executor)
+        assert "2 CPUs" in str(executor)
+        run_plan(Store(tmp_path / "there"), plan(), executor=executor, command="test", progress=RemoveMachine())
+        wait_for_one_cpu(executor)
     assert not cluster.workers[1:]
     assert len(finished) == 12
-    assert any(0 < share < 1 for share in heard)
-    assert results(tmp_path / "there") == results(tmp_path / "here")
+    assert any(0 < fraction < 1 for fraction in fractions)
+    assert results_without_times(tmp_path / "there") == results_without_times(tmp_path / "here")
 
 
-def test_without_a_cluster_one_is_started_and_ended(tmp_path, capsys, monkeypatch):
+def test_without_an_address_a_cluster_is_started_and_ended(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     trials = ["--search", "penalty", "--trials", "1", "--runs", "1"]
     ours = ["--executor", "ray", "--workers", "1", "--json"]
     assert run(["tune", "cora", "--store", str(tmp_path / "s"), *trials, *ours]) == 0
-    assert "Ray: 1 machine, 1 processor" in capsys.readouterr().err
+    assert "Ray: 1 machine, 1 CPU" in capsys.readouterr().err
     assert not ray.is_initialized()
     assert len(Store(tmp_path / "s").records) == 2
 
@@ -202,8 +212,8 @@ def wait_for_records(driver, store):
         time.sleep(0.05)
 
 
-def test_a_driver_that_dies_goes_on_from_its_store(tmp_path):
-    """Killed when its first records are there; the cluster that it had started ends with it."""
+def test_driver_that_dies_continues_from_its_store(tmp_path):
+    """It is killed after its first records; the cluster that it had started ends with it."""
     here, there = tmp_path / "here", tmp_path / "there"
     command = ["reproduce", "figure4", "--datasets", "cora", "--models", "apgcn", "--runs", "1"]
     assert run([*command, "--store", str(here)]) == 0
@@ -218,40 +228,41 @@ def test_a_driver_that_dies_goes_on_from_its_store(tmp_path):
     assert 0 < len(before) < len(Store(here).records)
     assert run(ours) == 0
     found, expected = (
-        {key: {**line, "command": None} for key, line in results(folder).items()} for folder in (there, here)
+        {key: {**line, "command": None} for key, line in results_without_times(folder).items()}
+        for folder in (there, here)
     )
     assert found == expected
 
 
-def test_a_cluster_whose_head_dies_is_said_and_the_store_stays(tmp_path):
+def test_lost_head_is_reported_and_the_store_stays(tmp_path):
     """In a process of its own, which must end by itself: Ray would wait for the head, and then abort."""
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    made.wait_for_nodes()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster.wait_for_nodes()
     store = tmp_path / "s"
     command = ["reproduce", "figure4", "--datasets", "cora", "--models", "apgcn", "--runs", "1", "--store", str(store)]
     driver = subprocess.Popen(
-        [sys.executable, "-m", "apgcn", *command, "--executor", "ray", "--address", made.address],
+        [sys.executable, "-m", "apgcn", *command, "--executor", "ray", "--address", cluster.address],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     try:
         wait_for_records(driver, store)
-        made.head_node.kill_gcs_server()
-        _, told = driver.communicate(timeout=90)
+        cluster.head_node.kill_gcs_server()
+        _, stderr = driver.communicate(timeout=90)
     finally:
         driver.kill()
-        made.shutdown()
-    assert driver.returncode == 2, told
-    assert "the head of the Ray cluster" in told.splitlines()[-1]
-    assert "the same command goes on" in told.splitlines()[-1]
+        cluster.shutdown()
+    assert driver.returncode == 2, stderr
+    assert "the head of the Ray cluster" in stderr.splitlines()[-1]
+    assert "run the same command again to continue" in stderr.splitlines()[-1]
     assert Store(store).records
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return server.getsockname()[1]
 
 
 @pytest.mark.parametrize(
@@ -270,28 +281,28 @@ def free_port():
         (["--executor", "ray", "--device", "tpu"], "device must be cpu, cuda or cuda:N, got 'tpu'"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(options, sentence, tmp_path, capsys):
+def test_invalid_options_are_reported_in_one_sentence(options, sentence, tmp_path, capsys):
     port = str(free_port())
     options = [option.replace("PORT", port) for option in options]
     command = ["reproduce", "table2", "--datasets", "cora", "--store", str(tmp_path / "s"), "--runs", "1", *options]
     assert run(command) == 2
-    told = capsys.readouterr().err.strip()
-    assert sentence in told
-    assert "\n" not in told
+    stderr = capsys.readouterr().err.strip()
+    assert sentence in stderr
+    assert "\n" not in stderr
     assert not (tmp_path / "s").exists()
 
 
-def test_without_ray_it_is_said_what_to_install(tmp_path, capsys, monkeypatch):
+def test_missing_package_is_reported_with_the_command_that_installs_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     tune = ["tune", "cora", "--store", str(tmp_path / "s"), "--executor", "ray"]
     assert run(tune) == 2
     assert 'needs Ray: pip install "apgcn[ray]"' in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert run(tune) == 2
-    assert 'tuning needs optuna: pip install "apgcn[tune]"' in capsys.readouterr().err  # before a cluster is sought
+    assert 'tuning needs optuna: pip install "apgcn[tune]"' in capsys.readouterr().err  # before a cluster is started
 
 
-def test_a_token_that_is_missing_is_said(cluster, tmp_path):
+def test_missing_token_is_reported(cluster, tmp_path):
     command = ["-m", "apgcn", "tune", "cora", "--store", str(tmp_path / "s"), "--executor", "ray"]
     found = subprocess.run(
         [sys.executable, *command, "--address", cluster.address],
@@ -302,13 +313,13 @@ def test_a_token_that_is_missing_is_said(cluster, tmp_path):
     )
     assert found.returncode == 2
     (line,) = found.stderr.splitlines()
-    assert "it may want RAY_AUTH_MODE=token and the token" in line
+    assert "it may need RAY_AUTH_MODE=token and the token" in line
 
 
-def test_somebody_else_who_listens_there_is_no_cluster(tmp_path, capsys):
-    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
-        threading.Thread(target=other.serve_forever, daemon=True).start()
-        address = f"127.0.0.1:{other.server_port}"
+def test_server_that_is_not_a_cluster_is_reported(tmp_path, capsys):
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{server.server_port}"
         assert run(["reproduce", "table2", "--store", str(tmp_path), "--executor", "ray", "--address", address]) == 2
-    (told,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("apgcn: ")]  # not its log
-    assert "but who listens there does not talk with us (it does not speak gRPC)" in told
+    (message,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("apgcn: ")]  # not its log
+    assert "but the server there refuses the connection (it does not speak gRPC)" in message

@@ -1,4 +1,4 @@
-"""What do the runs of one condition say together?"""
+"""Means over the runs of one run configuration, with their confidence intervals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from apgcn._utils.significance import bootstrap_half_width, split_half_width
+from apgcn._utils.significance import bootstrap_half_width, cluster_bootstrap_half_width
 from apgcn.benchmark.records import Record
 
 
@@ -16,8 +16,9 @@ from apgcn.benchmark.records import Record
 class Summary:
     """Means over runs, accuracies in percent.
 
-    `interval` is the paper's: 95 %, runs resampled as if independent, the larger side. `split_interval` resamples whole
-    splits. Both are None where there is too little to resample.
+    Intervals are half-widths of 95 % bootstrap confidence intervals. `interval` is the paper's: runs are resampled as
+    if they were independent, and the larger side counts. `split_interval` resamples whole splits. Both are None where
+    there are too few runs to resample.
     """
 
     runs: int
@@ -34,21 +35,21 @@ class Summary:
 
     @property
     def row(self) -> dict[str, Any]:
-        """What tables show of it."""
+        """The values that tables show."""
         shown = ("runs", "accuracy", "interval", "split_interval", "validation_accuracy", "validation_interval")
         return {name: getattr(self, name) for name in (*shown, "steps", "steps_interval")}
 
     @classmethod
-    def of(cls, records: Sequence[Record]) -> Summary:
-        """The mean of records of one condition."""
-        accuracies, judged = _percent(records, lambda record: record.test_accuracy)
+    def from_records(cls, records: Sequence[Record]) -> Summary:
+        """Summary of the records of one run configuration."""
+        accuracies, with_accuracy = _percent(records, lambda record: record.test_accuracy)
         validation, _ = _percent(records, lambda record: record.validation_accuracy)
         steps = [record.steps_mean for record in records]
         return cls(
             runs=len(records),
             accuracy=_mean(accuracies),
             interval=bootstrap_half_width(accuracies),
-            split_interval=split_half_width(accuracies, [record.split for record in judged]),
+            split_interval=cluster_bootstrap_half_width(accuracies, [record.split for record in with_accuracy]),
             validation_accuracy=_mean(validation),
             validation_interval=bootstrap_half_width(validation),
             steps=_mean(steps),
@@ -60,9 +61,9 @@ class Summary:
 
 
 def _percent(records: Sequence[Record], accuracy: Callable[[Record], float | None]) -> tuple[list[float], list[Record]]:
-    """An accuracy of those records that have it, in percent, and these records."""
-    judged = [record for record in records if accuracy(record) is not None]
-    return [100 * (accuracy(record) or 0.0) for record in judged], judged
+    """An accuracy in percent of the records that have it, and these records."""
+    with_accuracy = [record for record in records if accuracy(record) is not None]
+    return [100 * (accuracy(record) or 0.0) for record in with_accuracy], with_accuracy
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -72,12 +73,17 @@ def _mean(values: Sequence[float]) -> float | None:
 Name = TypeVar("Name")
 
 
-def comparable(found: Mapping[Name, Sequence[Record]]) -> dict[Name, list[Record]]:
-    """The records of those runs that every condition has, so that all means are over the same runs.
+def restrict_to_common_runs(records: Mapping[Name, Sequence[Record]]) -> dict[Name, list[Record]]:
+    """The records of the runs that all run configurations have, so that their means are over the same runs.
 
-    A condition that has none of the runs of those with more, because its training is not done, is left out.
+    A run configuration that has no run in common with those that have more, because it is not trained yet, is left out.
+
+    Parameters
+    ----------
+    records : mapping
+        Records by a name of their run configuration.
     """
-    by_run = {name: {_run(record): record for record in records} for name, records in found.items()}
+    by_run = {name: {_run(record): record for record in members} for name, members in records.items()}
     shared: set[tuple[int, int]] = set()
     compared: list[Name] = []
     for name in sorted(by_run, key=lambda name: -len(by_run[name])):
@@ -85,7 +91,7 @@ def comparable(found: Mapping[Name, Sequence[Record]]) -> dict[Name, list[Record
         if common:
             shared, compared = common, [*compared, name]
     return {
-        name: [record for run, record in by_run[name].items() if run in shared] for name in found if name in compared
+        name: [record for run, record in by_run[name].items() if run in shared] for name in records if name in compared
     }
 
 

@@ -1,61 +1,81 @@
-"""Which run is it, its settings included? A plan is a list of these keys."""
+"""Run configurations and run keys: what is trained on what, and which training run of it.
+
+A plan is a list of `RunKey`. Its runs share a `RunConfig`, which converts between the two forms of hyperparameters: the
+mapping that keys and records show, and the pair of dataclasses that training takes.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from apgcn._utils.validation import check_int, to_python
 from apgcn.data.registry import DATASETS
 from apgcn.data.splits import TEST_SEEDS, VALIDATION_SEEDS
+from apgcn.models.base import ModelConfig
 from apgcn.models.presets import presets_for
 from apgcn.models.registry import MODELS
 from apgcn.training.config import TrainingConfig, preset_config, split_config
 from apgcn.training.runs import MAX_RUNS
 
-PER_CLASS = 20  # training nodes a class, unless an experiment varies it
+TRAIN_PER_CLASS = 20  # training nodes per class, unless an experiment varies it
+PROTOCOL_RUNS = 100  # 20 splits x 5 initialisations
 
-Purpose = Literal["test", "validation"]
-Scalar = int | float | str  # a truth is a number
+SeedSet = Literal["test", "validation"]
+Scalar = int | float | str  # a bool is an int
+Configs = tuple[ModelConfig, TrainingConfig]
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What is trained on what: all that the runs of one mean have in common.
+    """Everything that the runs of one mean have in common: the graph, the model and all hyperparameters.
 
     Parameters
     ----------
     dataset, model : str
-    settings : pairs of name and value, sorted
-        All settings, of the model and of its training.
-    per_class : int
-        Training nodes a class.
-    purpose : "test" or "validation"
-        Which seeds draw the splits. In those for validation there are no test nodes.
+    hyperparameters : pairs of name and value, sorted by name
+        All hyperparameters of the model and of its training.
+    train_per_class : int
+        Training nodes per class.
+    seed_set : "test" or "validation"
+        The seeds that draw the splits. Splits of the validation seeds have no test nodes.
     """
 
     dataset: str
     model: str
     hyperparameters: tuple[tuple[str, Scalar], ...]
-    train_per_class: int = PER_CLASS
-    seed_set: Purpose = "test"
+    train_per_class: int = TRAIN_PER_CLASS
+    seed_set: SeedSet = "test"
 
     @classmethod
-    def of(
+    def create(
         cls,
         dataset: str,
         model: str,
         hyperparameters: Mapping[str, Scalar],
         *,
-        train_per_class: int = PER_CLASS,
-        seed_set: Purpose = "test",
+        train_per_class: int = TRAIN_PER_CLASS,
+        seed_set: SeedSet = "test",
     ) -> RunConfig:
-        """Settings by name; what is not named has its default, where the model is known."""
+        """A run configuration from hyperparameters by name; of a known model, those left out have their defaults."""
         if model in MODELS:
-            hyperparameters = as_dict(*split_config(model, hyperparameters))
+            return cls.from_configs(dataset, *_configs(model, hyperparameters), train_per_class, seed_set)
         return cls(dataset, model, tuple(sorted(hyperparameters.items())), train_per_class, seed_set)
+
+    @classmethod
+    def from_configs(
+        cls,
+        dataset: str,
+        model: ModelConfig,
+        training: TrainingConfig,
+        train_per_class: int = TRAIN_PER_CLASS,
+        seed_set: SeedSet = "test",
+    ) -> RunConfig:
+        """A run configuration from the dataclasses of a model and of its training."""
+        hyperparameters = {name: to_python(value) for name, value in (vars(model) | vars(training)).items()}
+        return cls(dataset, model.name, tuple(sorted(hyperparameters.items())), train_per_class, seed_set)
 
     @classmethod
     def from_preset(
@@ -64,46 +84,49 @@ class RunConfig:
         model: str,
         *,
         preset: str | None = None,
-        train_per_class: int = PER_CLASS,
-        seed_set: Purpose = "test",
-        **changes: Scalar,
+        train_per_class: int = TRAIN_PER_CLASS,
+        seed_set: SeedSet = "test",
+        **overrides: Scalar,
     ) -> RunConfig:
-        """The settings behind the paper's tables for a graph, or those of a kind, with changes by name."""
-        hyperparameters = as_dict(*preset_config(dataset, model=model, preset=preset, **changes))
-        return cls.of(dataset, model, hyperparameters, train_per_class=train_per_class, seed_set=seed_set)
+        """A model's preset for a graph, by default the one behind the paper's tables, with overrides by name."""
+        configs = preset_config(dataset, model=model, preset=preset, **overrides)
+        return cls.from_configs(dataset, *configs, train_per_class, seed_set)
 
     @property
-    def chosen(self) -> dict[str, Scalar]:
-        """The settings that are not a default of the model or its training."""
-        usual = defaults(self.model)
-        return {name: value for name, value in self.hyperparameters if usual.get(name, _NOTHING) != value}
+    def configs(self) -> Configs:
+        """The dataclasses of the model and of its training; converted once per process."""
+        return _configs(self.model, dict(self.hyperparameters))
+
+    @property
+    def non_defaults(self) -> dict[str, Scalar]:
+        """The hyperparameters that differ from the defaults of the model and its training."""
+        return _different(self.hyperparameters, default_hyperparameters(self.model))
 
     @property
     def preset(self) -> str:
-        """Which kind of settings these are: "paper", "published" or "tuned"; "" for settings that nobody gave."""
+        """Name of the preset with these hyperparameters, "paper", "published" or "tuned"; "" if there is none."""
         if self.model not in MODELS or self.dataset not in DATASETS:
             return ""
-        for preset in presets_for(MODELS[self.model], self.dataset):
+        for preset in presets_for(self.model, self.dataset):
             if self.hyperparameters == RunConfig.from_preset(self.dataset, self.model, preset=preset).hyperparameters:
                 return preset
         return ""
 
     @property
     def changes(self) -> dict[str, Scalar]:
-        """The settings that are not those behind the paper's tables; all of them where graph or model are unknown."""
+        """The hyperparameters that differ from the preset behind the paper's tables; all, if there is no preset."""
         if self.model not in MODELS or self.dataset not in DATASETS:
             return dict(self.hyperparameters)
-        usual = dict(RunConfig.from_preset(self.dataset, self.model).hyperparameters)
-        return {name: value for name, value in self.hyperparameters if usual.get(name, _NOTHING) != value}
+        return _different(self.hyperparameters, dict(RunConfig.from_preset(self.dataset, self.model).hyperparameters))
 
     @property
     def text(self) -> str:
-        """As it begins the key of a run.
+        """First part of the key of a run.
 
-        Defaults are not spelled out: so a setting that a later version adds does not change the keys of old records.
+        Defaults are left out. So a hyperparameter that a later version adds does not change the keys of old records.
         """
-        chosen = ",".join(f"{name}={json.dumps(value)}" for name, value in self.chosen.items()) or "defaults"
-        return f"{self.dataset}/{self.model}/{chosen}/train_per_class={self.train_per_class}"
+        changed = ",".join(f"{name}={json.dumps(value)}" for name, value in self.non_defaults.items()) or "defaults"
+        return f"{self.dataset}/{self.model}/{changed}/train_per_class={self.train_per_class}"
 
     def first_runs(self, count: int) -> list[RunKey]:
         """The first runs of the protocol: every split with one initialisation, then with the next.
@@ -119,7 +142,7 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class RunKey:
-    """One training.
+    """One training run: a run configuration, the seed of its split, and the number of its initialisation.
 
     >>> RunConfig.from_preset("citeseer", "apgcn").first_runs(1)[0].text
     'citeseer/apgcn/penalty=0.001/train_per_class=20/test=2144199730/init=0'
@@ -134,53 +157,66 @@ class RunKey:
         return f"{self.run_config.text}/{self.run_config.seed_set}={self.split}/init={self.init}"
 
 
-def defaults(model: str) -> dict[str, Any]:
-    """What the settings of a model and its training are when nobody chooses; nothing for an unknown model."""
+def default_hyperparameters(model: str) -> dict[str, Any]:
+    """Defaults of a model and of its training, by name; empty for an unknown model."""
     if model not in MODELS:
         return {}
-    return {field.name: field.default for preset in (MODELS[model], TrainingConfig) for field in fields(preset)}
-
-
-def as_dict(*hyperparameters: Any) -> dict[str, Scalar]:
-    """The settings of several dataclasses by name, as JSON has them."""
-    return {name: to_python(value) for one in hyperparameters if is_dataclass(one) for name, value in vars(one).items()}
+    return {field.name: field.default for config in (MODELS[model], TrainingConfig) for field in fields(config)}
 
 
 def group_by_config(keys: Iterable[RunKey]) -> dict[RunConfig, list[RunKey]]:
-    """The keys of each condition, in their order, each once."""
+    """The keys of each run configuration, in their order, without duplicates."""
     groups: dict[RunConfig, dict[RunKey, None]] = {}
     for key in keys:
         groups.setdefault(key.run_config, {})[key] = None
     return {run_config: list(members) for run_config, members in groups.items()}
 
 
-_NOTHING = object()
-
-
-PROTOCOL = 100  # runs: 20 splits x 5 initialisations
-
-
 @dataclass(frozen=True)
 class Scope:
-    """Which models on which graphs, and how many runs of each; without a number, whatever there is.
+    """The models, graphs and number of runs that a table or figure covers.
 
-    `preset` says which settings, see `models.given`; none of them, those behind the paper's tables.
+    Parameters
+    ----------
+    models, datasets : tuples of str
+    runs : int or None
+        Runs per mean; None for all runs that the store has.
+    preset : str, optional
+        The preset of every model (see `apgcn.models.presets`); by default the one behind the paper's tables.
     """
 
     models: tuple[str, ...]
     datasets: tuple[str, ...]
-    runs: int | None = PROTOCOL
+    runs: int | None = PROTOCOL_RUNS
     preset: str | None = None
 
-    def takes(self, dataset: str, model: str) -> bool:
-        """Whether we have the model, with settings of this kind for the graph."""
-        return model in MODELS and (self.preset is None or self.preset in presets_for(MODELS[model], dataset))
+    def includes(self, dataset: str, model: str) -> bool:
+        """Whether the model is known and has the preset for the graph."""
+        return model in MODELS and (self.preset is None or self.preset in presets_for(model, dataset))
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Graph by graph, the models that can be trained on it."""
+        """Pairs of graph and model that can be trained, graph by graph."""
         for dataset in self.datasets:
-            yield from ((dataset, model) for model in self.models if self.takes(dataset, model))
+            yield from ((dataset, model) for model in self.models if self.includes(dataset, model))
 
-    def run_config(self, dataset: str, model: str, **changes: Any) -> RunConfig:
-        """A model on a graph, with settings of this kind."""
-        return RunConfig.from_preset(dataset, model, preset=self.preset, **changes)
+    def run_config(self, dataset: str, model: str, **overrides: Any) -> RunConfig:
+        """The run configuration of a model on a graph, with overrides by name."""
+        return RunConfig.from_preset(dataset, model, preset=self.preset, **overrides)
+
+
+_CACHE: dict[tuple[Any, str], Configs] = {}  # by config class and hyperparameters
+
+
+def _configs(model: str, hyperparameters: Mapping[str, Scalar]) -> Configs:
+    """The dataclasses of hyperparameters, each distinct set converted once.
+
+    The cache is keyed by `repr`, because 1, 1.0 and True are equal but not all of them are valid values.
+    """
+    key = MODELS[model], repr(sorted(hyperparameters.items()))
+    if key not in _CACHE:
+        _CACHE[key] = split_config(model, hyperparameters)
+    return _CACHE[key]
+
+
+def _different(hyperparameters: Iterable[tuple[str, Scalar]], reference: Mapping[str, Any]) -> dict[str, Scalar]:
+    return {name: value for name, value in hyperparameters if name not in reference or reference[name] != value}

@@ -1,7 +1,11 @@
-"""Who does the work? This process, or several processes of this machine; see `on_ray` for other machines.
+"""Executors: run a function on every item, in this process or in several; see `ray_executor` for other machines.
 
-An executor calls a function with every item and hands back what it returned, in the order they finish. It takes an item
-when it can begin it, not before: taking one may claim it.
+An executor yields the outcomes in the order in which the items finish. It takes an item only when it can begin with it,
+because taking one may claim it.
+
+`ProcessExecutor` starts its own processes instead of using `concurrent.futures.ProcessPoolExecutor` or loky. Neither
+reports the progress of an item, and the former names neither the exit status of a worker that died nor, before Python
+3.14, a public way to kill workers that are busy when Ctrl-C arrives; loky would be one more package for that alone.
 """
 
 from __future__ import annotations
@@ -18,200 +22,209 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, TypeVar
 
+from apgcn._utils.process import TERMINATION_SIGNALS
 from apgcn.benchmark.config import RunConfig
 from apgcn.errors import ApgcnError, WorkerDied
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
-Report = Callable[[float], None]  # hears what share of an item is done
+ReportProgress = Callable[[float], None]  # called with the fraction of an item that is done
 
-BETWEEN_REPORTS = 0.2  # seconds
-ENDINGS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+REPORT_SECONDS = 0.2  # at least, between two progress reports of a worker
+SIGNALS = tuple(getattr(signal, name) for name in TERMINATION_SIGNALS if hasattr(signal, name))
 
 
 class Executor(Protocol):
-    """What `fill` needs: `at_once` says how many items share the memory of a machine while they are in work."""
+    """Interface that `run_plan` needs. `workers` is the number of items that share the memory of a machine."""
 
     @property
-    def at_once(self) -> int: ...
+    def workers(self) -> int: ...
 
-    def ask(self, function: Callable[..., Outcome], run_config: RunConfig, **given: Any) -> Outcome:
-        """What a function says of a condition where it would be worked on."""
+    def call(self, function: Callable[..., Outcome], run_config: RunConfig, **arguments: Any) -> Outcome:
+        """Call a function with a run configuration on a machine that would train it."""
         ...
 
     def run(
         self,
-        function: Callable[[Item, Report], Outcome],
+        function: Callable[[Item, ReportProgress], Outcome],
         items: Iterable[Item],
-        watch: Callable[[Item, float], None],
+        on_progress: Callable[[Item, float], None],
     ) -> Generator[tuple[Item, Outcome], None, None]:
-        """Call the function with every item; `watch` hears how far each is."""
+        """Call a function with every item; `on_progress` is called with the fraction of an item that is done."""
         ...
 
 
-class Here:
-    """Works on this machine, so that questions about it are answered by this process."""
+class SerialExecutor:
+    """One item after the other, in this process."""
 
-    def ask(self, function: Callable[..., Outcome], run_config: RunConfig, **given: Any) -> Outcome:
-        """What a function says of a condition."""
-        return function(run_config, **given)
+    workers = 1
 
-
-class SerialExecutor(Here):
-    """One item after the other, here."""
-
-    at_once = 1
+    def call(self, function: Callable[..., Outcome], run_config: RunConfig, **arguments: Any) -> Outcome:
+        """Call a function with a run configuration."""
+        return function(run_config, **arguments)
 
     def run(
         self,
-        function: Callable[[Item, Report], Outcome],
+        function: Callable[[Item, ReportProgress], Outcome],
         items: Iterable[Item],
-        watch: Callable[[Item, float], None],
+        on_progress: Callable[[Item, float], None],
     ) -> Generator[tuple[Item, Outcome], None, None]:
-        """Call the function with every item; `watch` hears how far each is."""
+        """Call a function with every item; `on_progress` is called with the fraction of an item that is done."""
         for item in items:
-            yield item, function(item, lambda share, item=item: watch(item, share))  # type: ignore[misc]
+            yield item, function(item, lambda fraction, item=item: on_progress(item, fraction))  # type: ignore[misc]
 
 
-class ProcessExecutor(Here):
-    """Several items at once, each in a process of its own that lives until the last item is done.
+class ProcessExecutor:
+    """Several items at once, in worker processes of this machine that live until the last item is done.
 
     The processes end when this one does, even if it is killed.
+
+    Parameters
+    ----------
+    workers : int
+        Number of processes.
     """
 
     def __init__(self, workers: int):
-        self.at_once = workers
+        self.workers = workers
+
+    def call(self, function: Callable[..., Outcome], run_config: RunConfig, **arguments: Any) -> Outcome:
+        """Call a function with a run configuration, in this process."""
+        return function(run_config, **arguments)
 
     def run(
         self,
-        function: Callable[[Item, Report], Outcome],
+        function: Callable[[Item, ReportProgress], Outcome],
         items: Iterable[Item],
-        watch: Callable[[Item, float], None],
+        on_progress: Callable[[Item, float], None],
     ) -> Generator[tuple[Item, Outcome], None, None]:
-        """Call the function, which must be importable by name, with every item; `watch` hears how far each is."""
+        """Call a function, which must be importable by name, with every item; see `Executor.run`."""
         waiting = iter(items)
         idle: list[_Worker] = []
         busy: dict[Connection, tuple[_Worker, Item]] = {}
         try:
             while True:
-                while len(busy) < self.at_once and (item := next(waiting, None)) is not None:
-                    with _uninterrupted():  # no worker is started that nobody would end
+                while len(busy) < self.workers and (item := next(waiting, None)) is not None:
+                    with _defer_signals():  # no worker is started that nobody would end
                         worker = idle.pop() if idle else _Worker(function)
                         busy[worker.pipe] = worker, item
-                    worker.give(item)
+                    worker.send(item)
                 if not busy:
                     return
                 for pipe in wait(list(busy)):
                     worker, item = busy[pipe]  # type: ignore[index]
-                    kind, value = worker.hear()
-                    if kind == "share":
-                        watch(item, value)
+                    kind, value = worker.receive()
+                    if kind == "progress":
+                        on_progress(item, value)
                     else:
                         del busy[pipe]  # type: ignore[arg-type]
                         idle.append(worker)
                         yield item, value
         finally:
-            with _uninterrupted():  # a second Ctrl-C must not leave half of them
+            with _defer_signals():  # a second Ctrl-C must not leave some of them
                 for worker in [*idle, *(worker for worker, _ in busy.values())]:
-                    worker.end()
+                    worker.kill()
 
 
 class _Worker:
-    """The other end of a process."""
+    """A worker process, as its parent sees it."""
 
-    def __init__(self, function: Callable[[Any, Report], Any]):
+    def __init__(self, function: Callable[[Any, ReportProgress], Any]):
         context = multiprocessing.get_context("spawn")  # a fork would copy the threads of PyTorch and CUDA
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(function, theirs), daemon=True)
+        self.pipe, child_pipe = context.Pipe()
+        self.process = context.Process(target=_serve, args=(function, child_pipe), daemon=True)
         self.process.start()
-        theirs.close()
+        child_pipe.close()
 
-    def give(self, item: Any) -> None:
-        """Tell the process what to do."""
-        with self._said_if_dead():
+    def send(self, item: Any) -> None:
+        """Send the next item."""
+        with self._report_death():
             self.pipe.send(item)
 
-    def hear(self) -> tuple[str, Any]:
-        """What the process says next."""
-        with self._said_if_dead():
+    def receive(self) -> tuple[str, Any]:
+        """The next message, ("progress", fraction) or ("outcome", value); raises the errors of the function."""
+        with self._report_death():
             kind, value = self.pipe.recv()
-        if kind == "mistake":
+        if kind == "user error":
             raise ApgcnError(value)
-        if kind == "failure":
+        if kind == "exception":
             raise RuntimeError(f"in a worker process:\n{value}")
         return kind, value
 
     @contextmanager
-    def _said_if_dead(self) -> Iterator[None]:
+    def _report_death(self) -> Iterator[None]:
         try:
             yield
         except (EOFError, OSError):
             self.process.join()
             raise WorkerDied(
                 f"a worker process must not end before its work, but one did (status {self.process.exitcode}; "
-                "was there enough memory?); what is done is kept: start again with fewer --workers."
+                "was there enough memory?); finished runs are stored: start again with fewer --workers."
             ) from None
 
-    def end(self) -> None:
+    def kill(self) -> None:
         self.process.kill()
         self.process.join()
         self.pipe.close()
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Signals that ask us to end are heard when the block is left, and not by a process that is just being started."""
+def _defer_signals() -> Iterator[None]:
+    """Defer termination signals to the end of the block, also those of a process that is started in it.
+
+    `apgcn._utils.process.defer_signals` does so for Python's handlers only; a new process inherits the blocked signals.
+    """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
         yield
         return
     resource_tracker.ensure_running()  # which would unblock them while it starts
-    heard: list[int] = []
-    handlers = {ending: signal.signal(ending, lambda number, frame: heard.append(number)) for ending in ENDINGS}
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)  # which the new process inherits
+    pending: list[int] = []
+    handlers = {number: signal.signal(number, lambda number, frame: pending.append(number)) for number in SIGNALS}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # which the new process inherits
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for ending, handler in handlers.items():
-            signal.signal(ending, handler)
-        for number in heard:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in pending:
             signal.raise_signal(number)
 
 
-def _serve(function: Callable[[Any, Report], Any], pipe: Connection) -> None:
-    """What a worker process does: item in, outcome out."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends us
+def _serve(function: Callable[[Any, ReportProgress], Any], pipe: Connection) -> None:
+    """Main loop of a worker process: receive an item, send its outcome."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which kills its workers
     if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     while True:
         try:
             item = pipe.recv()
         except EOFError:
             return
         try:
-            outcome = "outcome", function(item, from_time_to_time(lambda share: pipe.send(("share", share))))
+            outcome = "outcome", function(item, rate_limited(lambda fraction: pipe.send(("progress", fraction))))
         except (ApgcnError, OSError) as error:
-            outcome = "mistake", str(error)
+            outcome = "user error", str(error)
         except Exception:
-            outcome = "failure", traceback.format_exc()
+            outcome = "exception", traceback.format_exc()
         pipe.send(outcome)
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent:
         parent.join()
         os._exit(1)
 
 
-def from_time_to_time(report: Report) -> Report:
-    """The same, but calls that follow too soon are left out."""
-    last = [0.0]
+def rate_limited(report: ReportProgress) -> ReportProgress:
+    """The same function, without the calls that follow another within `REPORT_SECONDS`."""
+    last_call = [0.0]
 
-    def reduced(share: float) -> None:
-        if time.monotonic() - last[0] >= BETWEEN_REPORTS:
-            last[0] = time.monotonic()
-            report(share)
+    def limited(fraction: float) -> None:
+        if time.monotonic() - last_call[0] >= REPORT_SECONDS:
+            last_call[0] = time.monotonic()
+            report(fraction)
 
-    return reduced
+    return limited

@@ -1,4 +1,4 @@
-"""How far is a store? What is done, what is left, and how long that will take."""
+"""Progress of a store: the runs that are done, those that are left, and an estimate of the time they take."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from apgcn.benchmark.config import RunConfig, RunKey, group_by_config
 from apgcn.benchmark.records import Record
 from apgcn.benchmark.store import Store
-from apgcn.data import CATALOGUE
+from apgcn.data import DATASETS
 
 
 @dataclass(frozen=True)
-class Part:
-    """The runs of one condition. `seconds_left` is for one worker; None while nothing comparable is done."""
+class RunConfigProgress:
+    """Progress of one run configuration. `seconds_left` is for one worker; None while nothing similar is done."""
 
     run_config: RunConfig
     planned: int
@@ -27,59 +27,62 @@ class Part:
 
 @dataclass(frozen=True)
 class StoreProgress:
-    """A store at one moment; `in_training` counts the packs that some process trains right now."""
+    """Progress of a store; `in_training` counts the run batches that some process trains right now."""
 
-    parts: tuple[Part, ...]
+    run_configs: tuple[RunConfigProgress, ...]
     in_training: int
 
     @property
     def planned(self) -> int:
-        return sum(part.planned for part in self.parts)
+        return sum(part.planned for part in self.run_configs)
 
     @property
     def done(self) -> int:
-        return sum(part.done for part in self.parts)
+        return sum(part.done for part in self.run_configs)
 
     @property
     def seconds_left(self) -> float | None:
-        """For one worker; None while some of it cannot be guessed."""
-        parts = [part.seconds_left for part in self.parts]
-        known = [seconds for seconds in parts if seconds is not None]
-        return sum(known) if len(known) == len(parts) else None
+        """For one worker; None while a part of it cannot be estimated."""
+        estimates = [part.seconds_left for part in self.run_configs]
+        known = [seconds for seconds in estimates if seconds is not None]
+        return sum(known) if len(known) == len(estimates) else None
 
 
-def standing(store: Store) -> StoreProgress:
-    """Everything that was ever planned for a store, and how much of it is there."""
+def store_progress(store: Store) -> StoreProgress:
+    """Progress of everything that was ever planned for a store."""
     records = store.records
-    keys = [key for pack in store.planned for key in pack.keys]
+    keys = [key for batch in store.planned_batches for key in batch.keys]
     keys += [record.run_key for record in records.values()]
-    devices = {pack.run_config: pack.device for pack in store.planned}  # where it was planned last
-    parts = []
+    devices = {batch.run_config: batch.device for batch in store.planned_batches}  # where it was planned last
+    run_configs = []
     for run_config, members in group_by_config(keys).items():
-        left = store.missing(members)
-        there = [record for record in records.values() if record.device.startswith(devices.get(run_config, ""))]
-        parts.append(Part(run_config, len(members), len(members) - len(left), seconds_for(left, there)))
-    return StoreProgress(tuple(parts), len(store.in_training))
+        left = [key for key in members if key.text not in records]
+        same_device = [record for record in records.values() if record.device.startswith(devices.get(run_config, ""))]
+        done = len(members) - len(left)
+        run_configs.append(RunConfigProgress(run_config, len(members), done, estimate_seconds(left, same_device)))
+    return StoreProgress(tuple(run_configs), len(store.batches_in_training))
 
 
-def seconds_for(keys: list[RunKey], records: Iterable[Record]) -> float | None:
-    """What runs of one condition will take: as long as those recorded on the same graph, or else as those of the same
-    model on other graphs, by the size of the graphs. None where there is nothing to go by.
+def estimate_seconds(keys: list[RunKey], records: Iterable[Record]) -> float | None:
+    """Time that runs of one run configuration will take, from the recorded runs of the same model.
+
+    The mean time on the same graph, or else the mean on other graphs, scaled by the size of the graphs. None if there
+    are no such records.
     """
     if not keys:
         return 0.0
     run_config = keys[0].run_config
-    alike = [record for record in records if record.model == run_config.model]
-    same = [record.seconds for record in alike if record.dataset == run_config.dataset]
-    if same:
-        return len(keys) * sum(same) / len(same)
-    scaled = [record.seconds / size(record.dataset) for record in alike if size(record.dataset)]
-    if not scaled or not size(run_config.dataset):
+    same_model = [record for record in records if record.model == run_config.model]
+    same_graph = [record.seconds for record in same_model if record.dataset == run_config.dataset]
+    if same_graph:
+        return len(keys) * sum(same_graph) / len(same_graph)
+    scaled = [record.seconds / graph_size(record.dataset) for record in same_model if graph_size(record.dataset)]
+    if not scaled or not graph_size(run_config.dataset):
         return None
-    return len(keys) * size(run_config.dataset) * sum(scaled) / len(scaled)
+    return len(keys) * graph_size(run_config.dataset) * sum(scaled) / len(scaled)
 
 
-def size(dataset: str) -> float:
-    """Of a graph, to compare the work on it with that on others: nodes and directed edges. 0 for one nobody knows."""
-    graph = CATALOGUE.get(dataset)
+def graph_size(dataset: str) -> float:
+    """Nodes and directed edges of a graph, to which the cost of training is proportional; 0 for an unknown graph."""
+    graph = DATASETS.get(dataset)
     return graph.nodes + 2 * graph.edges if graph else 0.0

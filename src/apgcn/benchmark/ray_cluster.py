@@ -1,4 +1,9 @@
-"""Is there a Ray cluster? Connect to one, or start one on this machine, or say in words why not."""
+"""Connection to a Ray cluster: connect to one or start one on this machine, and detect the loss of its head.
+
+Two things here go below Ray's public API. `speaks_grpc` sends an HTTP/2 preface before `ray.init` is called, because
+`ray.init` keeps retrying for minutes at a port where something else answers. And `import_ray` sets a private flag,
+because Ray prints the death of workers on standard output even with `log_to_driver=False`, where only results may be.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +18,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from apgcn._utils.process import leave_at_once
+from apgcn._utils.process import request_immediate_exit
 from apgcn.errors import MissingPackage, NoCluster
+
+CONNECT_SECONDS = 5.0  # after which an address counts as unreachable
+PROBE_SECONDS = 2.0  # between two connections to the head
+HEAD_LOST_SECONDS = 20.0  # without a connection, after which the head counts as lost
+INTERRUPT_SECONDS = 10.0  # after which an interruption counts as ignored
+
+HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # with an empty SETTINGS frame
+SETTINGS_FRAME = b"\4"
 
 
 def first_line(error: Exception) -> str:
-    """What an error says first, for a sentence."""
+    """First sentence of an error's message."""
     lines = str(error).strip().splitlines()
     return lines[0].split(". ")[0].rstrip(".") if lines else type(error).__name__
 
 
-def imported_ray() -> Any:
-    """The package, if it is installed; it is told not to report its use, and to leave standard output to results."""
+def import_ray() -> Any:
+    """The package `ray`, with its usage report and its messages on standard output switched off."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -32,135 +45,134 @@ def imported_ray() -> Any:
         ray.init  # noqa: B018 - any folder of that name can be imported
     except Exception as error:
         raise MissingPackage('--executor ray needs Ray: pip install "apgcn[ray]"') from error
-    ray._private.worker._worker_logs_enabled = False  # else it is told there who died, in many lines
+    ray._private.worker._worker_logs_enabled = False
     return ray
 
 
-def connect(ray: Any, address: str | None, processors: int | None) -> bool:
-    """Connect to a cluster or start one; says whether this did it, and not somebody before."""
+def connect(ray: Any, address: str | None, cpus: int | None) -> bool:
+    """Connect to a cluster or start one; returns whether this call did it, or a connection existed before."""
     if ray.is_initialized():
         return False
     address = address or os.environ.get("RAY_ADDRESS")
-    looked = _look(address) if address else False
-    started: dict[str, Any] = {"address": address} if address else {"address": "local", "num_cpus": processors}
-    before = signal.getsignal(signal.SIGTERM)
+    was_reachable = _check_reachable(address) if address else False
+    options: dict[str, Any] = {"address": address} if address else {"address": "local", "num_cpus": cpus}
+    handler = signal.getsignal(signal.SIGTERM)
     dashboard = None if address else False
     try:
-        with _silence():
-            ray.init(**started, logging_level="ERROR", log_to_driver=False, include_dashboard=dashboard)
+        with _stderr_to_null():
+            ray.init(**options, logging_level="ERROR", log_to_driver=False, include_dashboard=dashboard)
     except ValueError as error:
         raise NoCluster(f"--address must be auto or host:port, got {address!r} ({first_line(error)}).") from error
     except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
-        raise NoCluster((_mute if looked else _nobody)(address or "this machine", error)) from error
+        message = _not_a_cluster if was_reachable else _unreachable
+        raise NoCluster(message(address or "this machine", error)) from error
     finally:
-        signal.signal(signal.SIGTERM, before)  # Ray takes it
+        signal.signal(signal.SIGTERM, handler)  # Ray replaces it
     return True
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
-    """Nothing reaches standard error, whoever writes it: what goes wrong is said in a sentence afterwards."""
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+def _stderr_to_null() -> Iterator[None]:
+    """Discard standard error, also that of C++ code and child processes: what fails is reported in one sentence."""
+    stderr = os.dup(2)
+    null = os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, 2)
+        os.dup2(null, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(null)
 
 
-def _look(address: str) -> bool:
-    """Whether somebody listens there, if that can be seen: Ray itself would wait for a minute and more."""
+def _check_reachable(address: str) -> bool:
+    """Whether a server answers at host:port; False for other forms of address, which only Ray can resolve."""
     if "://" in address or ":" not in address:
         return False
     try:
-        speaks = greets(address)
+        is_grpc = speaks_grpc(address)
     except ValueError as error:
         raise NoCluster(f"--address must be auto or host:port, got {address!r} ({first_line(error)}).") from error
     except (OSError, OverflowError) as error:
-        raise NoCluster(_nobody(address, error)) from error
-    if not speaks and "RAY_USE_TLS" not in os.environ:
-        raise NoCluster(_mute(address, ConnectionError("it does not speak gRPC")))
+        raise NoCluster(_unreachable(address, error)) from error
+    if not is_grpc and "RAY_USE_TLS" not in os.environ:
+        raise NoCluster(_not_a_cluster(address, ConnectionError("it does not speak gRPC")))
     return True
 
 
-def _mute(address: str, error: Exception) -> str:
+def _not_a_cluster(address: str, error: Exception) -> str:
     return (
-        f"there must be a Ray cluster at {address}, but who listens there does not talk with us ({first_line(error)}); "
-        "if it is one, it may want RAY_AUTH_MODE=token and the token that `ray get-auth-token` shows there, or have "
+        f"there must be a Ray cluster at {address}, but the server there refuses the connection ({first_line(error)}); "
+        "if it is one, it may need RAY_AUTH_MODE=token and the token that `ray get-auth-token` prints there, or have "
         "another version of Ray."
     )
 
 
-def _nobody(address: str, error: Exception) -> str:
+def _unreachable(address: str, error: Exception) -> str:
     return (
-        f"there must be a Ray cluster at {address}, but nobody answers ({first_line(error)}); "
+        f"there must be a Ray cluster at {address}, but nothing answers ({first_line(error)}); "
         "start one with `ray start --head`, or leave --address and RAY_ADDRESS out to use this machine alone."
     )
 
 
-ANSWERS_WITHIN = 5.0  # seconds, or nobody does
-KNOCK_EVERY = 2.0  # seconds
-HEARD_WITHIN = 10.0  # seconds, or an interruption was not
-BACK_WITHIN = 20.0  # seconds, or a head that was there is lost
-
-
-def greets(address: str) -> bool:
-    """Whether who listens there greets as gRPC does, which is HTTP/2: with settings, the fourth kind of frame."""
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=ANSWERS_WITHIN) as line:
-        line.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+def speaks_grpc(address: str) -> bool:
+    """Whether the server at host:port answers an HTTP/2 preface with a SETTINGS frame, as gRPC does."""
+    with _connection(address) as connection:
+        connection.sendall(HTTP2_PREFACE)
         try:
-            return line.recv(9)[3:4] == b"\4"
+            return connection.recv(9)[3:4] == SETTINGS_FRAME
         except OSError:
             return False
 
 
-def answers(address: str) -> bool:
-    """Whether somebody listens there."""
+def is_reachable(address: str) -> bool:
+    """Whether a server accepts connections at host:port."""
     try:
-        greets(address)
+        with _connection(address):
+            return True
     except OSError:
         return False
-    return True
 
 
-class Head:
-    """The machine that a cluster hangs on, from now on kept in sight.
+def _connection(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS)
 
-    If it does not answer for some time, `lost` is true and this process is interrupted, as by Ctrl-C, or ended where it
-    does not hear that: else Ray would wait, and abort it after a minute.
+
+class HeadMonitor:
+    """A thread that watches the head of a cluster.
+
+    If the head does not answer for some time, `is_lost` becomes true and this process is interrupted, as by Ctrl-C, or
+    ended if it does not react: otherwise Ray would wait, and abort the process after a minute.
     """
 
     def __init__(self, address: str):
-        self.address, self.lost = address, False
-        self._over = threading.Event()
+        self.address, self.is_lost = address, False
+        self._stopped = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
 
     @property
-    def sentence(self) -> str:
-        """What is to be said when it is lost."""
+    def message(self) -> str:
+        """Error message for a lost head."""
         return (
-            f"the head of the Ray cluster at {self.address} must answer, but does not any more; what is done is kept: "
-            "when there is one, the same command goes on."
+            f"the head of the Ray cluster at {self.address} must answer, but does not any more; finished runs are "
+            "stored: when there is one, run the same command again to continue."
         )
 
-    def forget(self) -> None:
-        """It may go."""
-        self._over.set()
+    def stop(self) -> None:
+        """Stop watching."""
+        self._stopped.set()
 
     def _watch(self) -> None:
-        heard = time.monotonic()
-        while not self._over.wait(KNOCK_EVERY):
-            if answers(self.address):
-                heard = time.monotonic()
-            elif time.monotonic() - heard > BACK_WITHIN:
-                self.lost = True
-                leave_at_once()  # Ray's threads would not let us go
+        last_contact = time.monotonic()
+        while not self._stopped.wait(PROBE_SECONDS):
+            if is_reachable(self.address):
+                last_contact = time.monotonic()
+            elif time.monotonic() - last_contact > HEAD_LOST_SECONDS:
+                self.is_lost = True
+                request_immediate_exit()  # Ray's threads would block the exit
                 _thread.interrupt_main()
-                if not self._over.wait(HEARD_WITHIN):  # some calls of Ray do not hear it
-                    print(f"apgcn: {self.sentence}", file=sys.stderr, flush=True)
+                if not self._stopped.wait(INTERRUPT_SECONDS):  # some calls of Ray ignore it
+                    print(f"apgcn: {self.message}", file=sys.stderr, flush=True)
                     os._exit(NoCluster.exit_status)
                 return

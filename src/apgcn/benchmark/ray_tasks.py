@@ -1,4 +1,4 @@
-"""What does a task of a Ray cluster do, on the machine where it runs?"""
+"""Functions and actors of a Ray cluster, as they run on its machines."""
 
 from __future__ import annotations
 
@@ -9,84 +9,88 @@ from typing import Any, NamedTuple, TypeVar
 
 from apgcn import __version__
 from apgcn.benchmark.config import RunConfig
-from apgcn.benchmark.executors import Report, from_time_to_time
-from apgcn.benchmark.graph_cache import bring, cleaned
+from apgcn.benchmark.executors import ReportProgress, rate_limited
 from apgcn.benchmark.records import PlannedBatch
+from apgcn.benchmark.worker import cache_graph, cleaned_graph
 from apgcn.data.graph import Graph
 from apgcn.errors import ApgcnError, InvalidInput
-from apgcn.ops.devices import memory_of, resolve
+from apgcn.ops.devices import available_memory, resolve_device
 from apgcn.training.batching import bytes_per_run
-from apgcn.training.config import split_config
 
-PARTS_OF_A_GPU = 4  # more packs at once only hinder each other
+BATCHES_PER_GPU = 4  # more run batches at once only slow each other down
 
 Outcome = TypeVar("Outcome")
 
 
-class Need(NamedTuple):
-    """Bytes: of a pack, of each of its runs, and of the device."""
+class MemoryEstimate(NamedTuple):
+    """Bytes: of a run batch, of each of its runs, and of the whole device."""
 
     shared: int
     per_run: int
     device: int
 
 
-def need_of(run_config: RunConfig, *, device: str) -> Need:
-    """What packs of a condition are estimated to need here."""
-    graph, place = cleaned(run_config.dataset), resolve(device)
-    model, _ = split_config(run_config.model, dict(run_config.hyperparameters))
-    return Need(4 * model.floats_shared(graph), bytes_per_run(graph, model, place), memory_of(place))
+def estimate_memory(run_config: RunConfig, *, device: str) -> MemoryEstimate:
+    """Estimate the memory that run batches of a run configuration need on this machine."""
+    graph, torch_device = cleaned_graph(run_config.dataset), resolve_device(device)
+    model, _ = run_config.configs
+    shared = 4 * model.floats_shared(graph)
+    return MemoryEstimate(shared, bytes_per_run(graph, model, torch_device), available_memory(torch_device))
 
 
-def gpu_share(need: int, memory: int) -> float:
-    """Which part of a GPU so many bytes are.
+def gpu_fraction(memory: int, gpu_memory: int) -> float:
+    """Fraction of a GPU that Ray reserves for a task of so many bytes.
 
-    >>> gpu_share(10, 100), gpu_share(60, 100), gpu_share(200, 100)
+    >>> gpu_fraction(10, 100), gpu_fraction(60, 100), gpu_fraction(200, 100)
     (0.25, 0.75, 1.0)
     """
-    return min(1.0, math.ceil(PARTS_OF_A_GPU * need / memory) / PARTS_OF_A_GPU)
+    return min(1.0, math.ceil(BATCHES_PER_GPU * memory / gpu_memory) / BATCHES_PER_GPU)
 
 
-def asked(run_config: RunConfig, *, function: Callable, device: str, given: dict[str, Any]) -> tuple[Any, Need]:
-    """What a function says of a condition here, and what packs of it need."""
-    return function(run_config, **given), need_of(run_config, device=device)
-
-
-class Board:
-    """How far each pack is."""
+class ProgressBoard:
+    """Actor that collects the progress of all tasks, by the key of their run batch."""
 
     def __init__(self) -> None:
-        self._shares: dict[str, float] = {}
+        self._fractions: dict[str, float] = {}
 
-    def tell(self, key: str, share: float) -> None:
-        self._shares[key] = share
+    def set(self, key: str, fraction: float) -> None:
+        self._fractions[key] = fraction
 
-    def shares(self) -> dict[str, float]:
-        """What was told since the last time."""
-        told, self._shares = self._shares, {}
-        return told
-
-
-class Mistake(NamedTuple):
-    """What a user can put right, found in a task."""
-
-    sentence: str
+    def take(self) -> dict[str, float]:
+        """The fractions that were set since the last call."""
+        fractions, self._fractions = self._fractions, {}
+        return fractions
 
 
-def there(version: str, dataset: str, graph: Graph, function: Callable, item: Any, given: dict[str, Any]) -> Any:
-    """What a task does."""
+class UserError(NamedTuple):
+    """Message of an error in a task that the user can put right."""
+
+    message: str
+
+
+def run_task(version: str, dataset: str, graph: Graph, function: Callable, item: Any, arguments: dict[str, Any]) -> Any:
+    """Body of every task: check the version of apgcn, cache the graph, call the function with the item."""
     try:
         if version != __version__:
             raise InvalidInput(
                 f"every machine of the Ray cluster must have apgcn {version}, but {socket.gethostname()} has "
                 f"{__version__}; install the same there."
             )
-        bring(dataset, graph)
-        return function(item, **given)
+        cache_graph(dataset, graph)
+        return function(item, **arguments)
     except (ApgcnError, OSError) as error:
-        return Mistake(str(error))
+        return UserError(str(error))
 
 
-def on_board(pack: PlannedBatch, *, function: Callable[[PlannedBatch, Report], Outcome], board: Any) -> Outcome:
-    """Work on a pack that writes on the board how far it is."""
-    return function(pack, from_time_to_time(lambda share: board.tell.remote(pack.key, share)))
+def call_and_estimate(
+    run_config: RunConfig, *, function: Callable, device: str, arguments: dict[str, Any]
+) -> tuple[Any, MemoryEstimate]:
+    """Result of a function of a run configuration, and the memory that run batches of it need."""
+    return function(run_config, **arguments), estimate_memory(run_config, device=device)
+
+
+def train_with_progress(
+    batch: PlannedBatch, *, function: Callable[[PlannedBatch, ReportProgress], Outcome], board: Any
+) -> Outcome:
+    """Call the function with a run batch; its progress goes to the board."""
+    return function(batch, rate_limited(lambda fraction: board.set.remote(batch.key, fraction)))

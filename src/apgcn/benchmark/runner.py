@@ -1,4 +1,7 @@
-"""How does a plan become records? What the store lacks is trained, pack by pack, until nothing is missing."""
+"""Execution of a plan: the runs that the store lacks are trained, batch by batch, until none is missing.
+
+Everything that trains a list of run keys goes through `run_plan`; executors decide where the run batches train.
+"""
 
 from __future__ import annotations
 
@@ -10,112 +13,115 @@ from typing import Protocol
 
 from apgcn.benchmark.config import RunConfig, RunKey, group_by_config
 from apgcn.benchmark.executors import Executor, SerialExecutor
-from apgcn.benchmark.graph_cache import cleaned
 from apgcn.benchmark.records import PlannedBatch
-from apgcn.benchmark.scheduler import packs_for, replaced
+from apgcn.benchmark.scheduler import is_superseded, plan_batches
 from apgcn.benchmark.store import Claim, Store
-from apgcn.benchmark.worker import train_planned
-from apgcn.ops.devices import named, resolve
-from apgcn.training.batching import pack_size
-from apgcn.training.config import split_config
+from apgcn.benchmark.worker import cleaned_graph, train_planned_batch
+from apgcn.ops.devices import parse_device, resolve_device
+from apgcn.training.batching import batch_size
 
-PAUSE = 0.5  # seconds between two looks at what other processes have done
+POLL_SECONDS = 0.5  # between two looks at what other processes have done
 
 
-class Watch(Protocol):
-    """What somebody who looks on can hear."""
+class ProgressCallback(Protocol):
+    """Receiver of the progress of a plan."""
 
-    def planned(self, packs: Sequence[PlannedBatch]) -> None:
-        """These are to be trained, here or by another process."""
+    def on_planned(self, batches: Sequence[PlannedBatch]) -> None:
+        """These run batches are to be trained, by this process or another one."""
 
-    def progress(self, pack: PlannedBatch, share: float) -> None:
-        """A share of the pack is done."""
+    def on_progress(self, batch: PlannedBatch, fraction: float) -> None:
+        """A fraction of the run batch is done."""
 
-    def finished(self, pack: PlannedBatch) -> None:
-        """The records of the pack are in the store."""
+    def on_finished(self, batch: PlannedBatch) -> None:
+        """The records of the run batch are in the store."""
 
-    def waiting(self) -> None:
-        """Others train what is left."""
+    def on_waiting(self) -> None:
+        """Other processes train what is left."""
 
 
 class NullProgress:
-    """Looks away."""
+    """A `ProgressCallback` that does nothing."""
 
-    def planned(self, packs: Sequence[PlannedBatch]) -> None: ...
+    def on_planned(self, batches: Sequence[PlannedBatch]) -> None: ...
 
-    def progress(self, pack: PlannedBatch, share: float) -> None: ...
+    def on_progress(self, batch: PlannedBatch, fraction: float) -> None: ...
 
-    def finished(self, pack: PlannedBatch) -> None: ...
+    def on_finished(self, batch: PlannedBatch) -> None: ...
 
-    def waiting(self) -> None: ...
+    def on_waiting(self) -> None: ...
 
 
-def fill(
+def run_plan(
     store: Store,
     plan: Sequence[RunKey],
     *,
     device: str = "cpu",
     executor: Executor = SerialExecutor(),
     command: str = "",
-    watch: Watch = NullProgress(),
+    progress: ProgressCallback = NullProgress(),
 ) -> None:
-    """Train what the store lacks of a plan; returns when every key has a record.
+    """Train the runs of a plan that the store lacks; returns when every key has a record.
 
-    Whatever ends it, calling it again goes on with what is missing, and the records are those of an undisturbed call.
-    Other processes may fill the same store meanwhile: what one of them trains is waited for.
+    After an interruption of any kind a second call continues with what is missing, and the records are those of an
+    undisturbed call. Other processes may run plans on the same store meanwhile: what one of them trains is waited for.
 
     Parameters
     ----------
-    plan : keys of runs
+    store : Store
+    plan : sequence of RunKey
         See `RunConfig.first_runs`.
     device : "cpu" or "cuda"
     executor : Executor
         `SerialExecutor()`, `ProcessExecutor(workers)` or `RayExecutor(address)`.
     command : str
-        What the records say they come from.
+        Stored in the records as the command that they come from.
+    progress : ProgressCallback
     """
-    kind = named(device).type
-    most = lru_cache(maxsize=None)(partial(executor.ask, _most, device=device, workers=executor.at_once))
-    held: dict[str, Claim] = {}
-    for run_config in group_by_config(store.missing(plan)):
-        most(run_config)  # what is wrong with a graph or too large for the machine is said before anything is written
+    device_type = parse_device(device).type
+    max_batch = lru_cache(maxsize=None)(partial(executor.call, _max_batch, device=device, workers=executor.workers))
+    claims: dict[str, Claim] = {}
+    missing = store.missing(plan)
+    for run_config in group_by_config(missing):
+        max_batch(run_config)  # a graph that is missing or too large is reported before anything is written
     try:
-        while store.missing(plan):
-            packs = packs_for(store, plan, device=kind, most=most)
-            watch.planned(packs)
-            work = partial(train_planned, device=device, command=command)
-            worked = False
-            with closing(executor.run(work, _claimed(store, packs, held), watch.progress)) as outcomes:
-                for pack, trained in outcomes:
-                    store.keep(pack, trained.records, trained.steps)
-                    held.pop(pack.key).give_back(done=True)
-                    watch.finished(pack)
-                    worked = True
-            if not worked:
-                watch.waiting()
-                time.sleep(PAUSE)
+        while missing:
+            batches = plan_batches(store, plan, device=device_type, max_batch=max_batch)
+            progress.on_planned(batches)
+            train = partial(train_planned_batch, device=device, command=command)
+            is_idle = True
+            with closing(executor.run(train, _claim_each(store, batches, claims), progress.on_progress)) as outcomes:
+                for batch, trained in outcomes:
+                    store.add_records(batch, trained.records, trained.steps)
+                    claims.pop(batch.key).release(done=True)
+                    progress.on_finished(batch)
+                    is_idle = False
+            if is_idle:
+                progress.on_waiting()
+                time.sleep(POLL_SECONDS)
+            missing = store.missing(plan)
     finally:
-        for claim in held.values():
-            claim.give_back()
+        for claim in claims.values():
+            claim.release()
 
 
-def _claimed(store: Store, packs: Iterable[PlannedBatch], held: dict[str, Claim]) -> Iterator[PlannedBatch]:
-    """Those packs that nobody else trains, each claimed when it is asked for."""
-    for pack in packs:
-        claim = store.claim(pack)
+def _claim_each(store: Store, batches: Iterable[PlannedBatch], claims: dict[str, Claim]) -> Iterator[PlannedBatch]:
+    """The run batches that no other process trains, each claimed when the executor takes it."""
+    for batch in batches:
+        claim = store.claim(batch)
         if claim is None:
             continue
-        if not store.missing(pack.keys):  # somebody has finished it meanwhile
-            claim.give_back(done=True)
+        missing = store.missing(batch.keys)
+        if not missing:  # another process has finished it meanwhile
+            claim.release(done=True)
             continue
-        if replaced(store, pack):
-            claim.give_back()
+        if is_superseded(store, batch, missing):
+            claim.release()
             continue
-        held[pack.key] = claim
-        yield pack
+        claims[batch.key] = claim
+        yield batch
 
 
-def _most(run_config: RunConfig, *, device: str, workers: int) -> int:
-    """How many runs of a condition may train together."""
-    model, _ = split_config(run_config.model, dict(run_config.hyperparameters))
-    return pack_size(cleaned(run_config.dataset), model, resolve(device), workers=workers)
+def _max_batch(run_config: RunConfig, *, device: str, workers: int) -> int:
+    """Maximum number of runs of a run configuration that train together."""
+    model, _ = run_config.configs
+    return batch_size(cleaned_graph(run_config.dataset), model, resolve_device(device), workers=workers)

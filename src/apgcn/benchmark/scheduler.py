@@ -1,67 +1,76 @@
-"""Which runs train together? Packs are planned once and written down, so that an interruption does not change them."""
+"""Division of a plan into run batches, written down once so that an interruption does not change them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from apgcn.benchmark.config import RunConfig, RunKey, group_by_config
 from apgcn.benchmark.records import PlannedBatch
 from apgcn.benchmark.store import Store
-from apgcn.training.batching import evenly
+from apgcn.training.batching import split_evenly
 
-MOMENT = 0.05  # seconds
+CLAIM_RETRY_SECONDS = 0.05
 
 
-def packs_for(
-    store: Store, keys: Sequence[RunKey], *, device: str, most: Callable[[RunConfig], int]
+def plan_batches(
+    store: Store, keys: Sequence[RunKey], *, device: str, max_batch: Callable[[RunConfig], int]
 ) -> list[PlannedBatch]:
-    """The packs that hold all keys without a record, every new one written into the store's plan.
+    """The run batches with all keys that have no record; new ones are added to the store's plan.
 
     Parameters
     ----------
+    store : Store
+    keys : sequence of RunKey
     device : str
-        "cpu" or "cuda". A pack that nobody has begun is planned anew for another kind of device, or if it is now too
-        large.
-    most : function
-        How many runs of a condition may train together.
+        "cpu" or "cuda". A run batch that nobody has begun is planned anew for another kind of device, or if it is now
+        too large.
+    max_batch : function
+        Maximum number of runs of a run configuration that may train together.
     """
-    with store.planning():
-        todo = {key.text: key for key in store.missing(keys)}
-        packs = []
-        for pack in reversed(store.planned):  # the latest first: it may have replaced earlier ones
-            wanted = [key.text for key in pack.keys if key.text in todo]
-            if wanted and _stands(store, pack, device=device, most=most):
-                packs.append(pack)
-                for key in wanted:
-                    del todo[key]
+    with store.planning_lock():
+        recorded = store.records  # the one look-up of this planning round
+        todo = {key.text: key for key in keys if key.text not in recorded}
+        reused = []
+        for batch in reversed(store.planned_batches if todo else []):  # a later one may have superseded earlier ones
+            batch_keys = [key.text for key in batch.keys]
+            wanted = [key for key in batch_keys if key in todo]
+            if wanted:
+                is_begun = any(key in recorded for key in batch_keys)
+                fits = batch.device == device and len(batch_keys) <= max_batch(batch.run_config)
+                if is_begun or fits or _is_claimed(store, batch) or _is_begun_now(store, batch):
+                    reused.append(batch)
+                    for key in wanted:
+                        del todo[key]
         new = []
         for run_config, members in group_by_config(keys).items():
             if any(key.text in todo for key in members):
-                for part in evenly(
-                    members, most=most(run_config)
-                ):  # of all runs, so that what is done has no say in it
+                # All runs are divided, so that the division does not depend on which are done.
+                for part in split_evenly(members, max_size=max_batch(run_config)):
                     left = [key for key in part if key.text in todo]
-                    new += [PlannedBatch.of(left, device)] if left else []
-        store.plan(new)
-    return [*reversed(packs), *new]
+                    new += [PlannedBatch.from_keys(left, device)] if left else []
+        store.add_planned(new)
+    return [*reversed(reused), *new]
 
 
-def _stands(store: Store, pack: PlannedBatch, *, device: str, most: Callable[[RunConfig], int]) -> bool:
-    """Whether a planned pack is to be trained as it is."""
-    claim = store.claim(pack)
-    if claim is None:  # somebody is training it, or has only looked whether somebody is
-        time.sleep(MOMENT)
-        claim = store.claim(pack)
+def _is_claimed(store: Store, batch: PlannedBatch) -> bool:
+    """Whether a process trains the run batch."""
+    claim = store.claim(batch)
+    if claim is None:  # a process trains it, or has only tested whether one does
+        time.sleep(CLAIM_RETRY_SECONDS)
+        claim = store.claim(batch)
     if claim is None:
         return True
-    claim.give_back()
-    begun = len(store.missing(pack.keys)) < len(pack.keys)
-    return begun or (pack.device == device and len(pack.keys) <= most(pack.run_config))
+    claim.release()
+    return False
 
 
-def replaced(store: Store, pack: PlannedBatch) -> bool:
-    """Whether runs of a pack that are missing were planned anew, by a process that came later."""
-    missing = set(store.missing(pack.keys))
-    planned = store.planned
-    return any(not missing.isdisjoint(later.keys) for later in planned[planned.index(pack) + 1 :])
+def _is_begun_now(store: Store, batch: PlannedBatch) -> bool:
+    """Whether records were added since the look-up, by a process that had claimed the run batch until now."""
+    return len(store.missing(batch.keys)) < len(batch.keys)
+
+
+def is_superseded(store: Store, batch: PlannedBatch, missing: Collection[RunKey]) -> bool:
+    """Whether missing runs of a run batch were planned anew, by a process that came later."""
+    planned = store.planned_batches
+    return any(not set(missing).isdisjoint(later.keys) for later in planned[planned.index(batch) + 1 :])

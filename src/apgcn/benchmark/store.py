@@ -1,7 +1,8 @@
-"""Where do records live? In a folder that several processes may fill at once."""
+"""The store: a folder of records, which several processes may extend at the same time."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,63 +12,70 @@ from filelock import FileLock, Timeout
 
 from apgcn._utils.atomic import atomic_write
 from apgcn.benchmark.config import RunConfig, RunKey
-from apgcn.benchmark.jsonl_log import Log, locked
+from apgcn.benchmark.jsonl_log import JSONLinesLog, file_lock
 from apgcn.benchmark.records import GraphRecord, PlannedBatch, Record, TimingRecord
 from apgcn.data.splits import TEST_SEEDS, VALIDATION_SEEDS
 from apgcn.errors import BrokenFile, InvalidInput
 
 FILES = ("runs.jsonl", "plan.log", "graphs.log", "timings.log")
+FIELDS_OF_0_1 = {"settings", "condition"}  # names that later versions do not use
 
 
 class Store:
     """A folder of records.
 
     runs.jsonl    one line per finished run
-    steps/        the K of every node, one archive per pack, written before the pack's records
+    steps/        the K of every node, one archive per run batch, written before the records that point to it
     graphs.log    one line per counted graph
     timings.log   one line per timed epoch
-    plan.log      the packs that were planned, one line each
-    locks/        who is writing, and which packs are in training
+    plan.log      the run batches that were planned, one line each
+    locks/        locks of the files above, and of the run batches in training
 
     Parameters
     ----------
     folder : path
-        Made when the first thing is written.
+        Created by the first write.
+
+    Raises
+    ------
+    InvalidInput
+        If `folder` is a file, or a store with the field names of apgcn 0.1.
     """
 
     def __init__(self, folder: Path | str):
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise InvalidInput(f"a store must be a folder, but {folder} is a file; name another one.")
-        self._runs = Log(self.folder / "runs.jsonl", Record.from_json)
-        self._plan = Log(self.folder / "plan.log", PlannedBatch.from_json)
-        self._graphs = Log(self.folder / "graphs.log", GraphRecord.from_json)
-        self._timings = Log(self.folder / "timings.log", TimingRecord.from_json)
+        _check_version(self.folder)
+        self._runs = JSONLinesLog(self.folder / "runs.jsonl", Record.from_json)
+        self._plan = JSONLinesLog(self.folder / "plan.log", PlannedBatch.from_json)
+        self._graphs = JSONLinesLog(self.folder / "graphs.log", GraphRecord.from_json)
+        self._timings = JSONLinesLog(self.folder / "timings.log", TimingRecord.from_json)
 
     @classmethod
-    def existing(cls, folder: Path | str) -> Store:
-        """A store that something was written to."""
+    def open(cls, folder: Path | str) -> Store:
+        """An existing store."""
         path = Path(folder)
         if not path.is_dir():
-            what = "a file" if path.exists() else "not there"
-            raise InvalidInput(f"a store must be a folder, but {folder} is {what}.")
+            state = "a file" if path.exists() else "not there"
+            raise InvalidInput(f"a store must be a folder, but {folder} is {state}.")
         if not _is_store(path):
-            below = [str(inner) for inner in sorted(path.iterdir()) if inner.is_dir() and _is_store(inner)]
-            hint = f"try {' or '.join(below)}" if below else "apgcn reproduce WHAT --store FOLDER fills one"
+            inner = [str(child) for child in sorted(path.iterdir()) if child.is_dir() and _is_store(child)]
+            hint = f"try {' or '.join(inner)}" if inner else "apgcn reproduce WHAT --store FOLDER creates one"
             raise InvalidInput(f"{folder} must be a store, but has no records; {hint}.")
         return cls(folder)
 
     @classmethod
-    def to_fill(cls, folder: Path | str) -> Store:
-        """A store that is there, or a new one in a place where nothing else is."""
+    def open_or_create(cls, folder: Path | str) -> Store:
+        """An existing store, or a new one in a folder that is empty or does not exist."""
         path = Path(folder)
-        if path.is_dir() and not _is_store(path) and any(inner.name != "locks" for inner in path.iterdir()):
+        if path.is_dir() and not _is_store(path) and any(child.name != "locks" for child in path.iterdir()):
             raise InvalidInput(f"a store must be a new or empty folder or a store, but {folder} has other files in it.")
         return cls(folder)
 
     @property
     def files(self) -> set[Path]:
-        """All files that the store consists of, by their full names."""
+        """Absolute paths of the files that the store consists of."""
         return {path.resolve() for path in (*(self.folder / name for name in FILES), *self.folder.glob("steps/*.npz"))}
 
     @property
@@ -85,62 +93,67 @@ class Store:
         """The timed epochs by key."""
         return self._timings.entries()
 
-    def keep_graph(self, record: GraphRecord) -> None:
-        self._graphs.append([record])
+    @property
+    def planned_batches(self) -> list[PlannedBatch]:
+        """The run batches that were ever planned, the latest last."""
+        return list(self._plan.entries().values())
 
-    def keep_timing(self, record: TimingRecord) -> None:
-        self._timings.append([record])
-
-    def of(self, run_config: RunConfig, runs: int | None = None) -> list[Record]:
-        """The records of a condition: of its first runs, or all there are, in the order of the protocol."""
+    def records_for(self, run_config: RunConfig, runs: int | None = None) -> list[Record]:
+        """The records of a run configuration in the order of the protocol: of its first `runs`, or all of them."""
         records = self.records
         if runs is not None:
             return [records[key.text] for key in run_config.first_runs(runs) if key.text in records]
-        found = [record for record in records.values() if record.run_config == run_config]
-        return sorted(found, key=lambda record: (record.init, _place(record)))
+        matching = [record for record in records.values() if record.run_config == run_config]
+        return sorted(matching, key=lambda record: (record.init, _split_index(record)))
 
     def missing(self, keys: Iterable[RunKey]) -> list[RunKey]:
-        """todo = plan - store."""
+        """The keys without a record."""
         records = self.records
         return [key for key in keys if key.text not in records]
 
-    def keep(self, pack: PlannedBatch, records: Sequence[Record], steps: np.ndarray) -> None:
-        """Append the records of a trained pack that are not there yet, after the steps that they point to.
+    def add_graph(self, record: GraphRecord) -> None:
+        self._graphs.append([record])
 
-        A pack that was torn may have been trained again with another rounding: the rows of records that were there
-        before stay as they are.
+    def add_timing(self, record: TimingRecord) -> None:
+        self._timings.append([record])
+
+    def add_records(self, batch: PlannedBatch, records: Sequence[Record], steps: np.ndarray) -> None:
+        """Append the records of a trained run batch that are new, after the steps that they point to.
+
+        A run batch that was interrupted while its records were written is trained again, perhaps with another rounding:
+        the rows of steps that belong to existing records stay as they are.
 
         Parameters
         ----------
         steps : array of shape (runs, nodes)
             K of every node.
         """
-        before = self.records
-        kept = [row for row, record in enumerate(records) if record.key in before]
-        with suppress(BrokenFile):  # an archive that is missing or damaged is made anew
-            old = self._steps(self.steps_file(pack), rows=kept) if kept else steps[:0]
-            if old.shape[1] != steps.shape[1]:
+        existing = self.records
+        old_rows = [row for row, record in enumerate(records) if record.key in existing]
+        with suppress(BrokenFile):  # an archive that is missing or damaged is written anew
+            old_steps = self._steps(self.steps_file(batch), rows=old_rows) if old_rows else steps[:0]
+            if old_steps.shape[1] != steps.shape[1]:
                 raise BrokenFile(
-                    f"{self.steps_file(pack)} has the steps of {old.shape[1]} nodes, not {steps.shape[1]}."
+                    f"{self.steps_file(batch)} has the steps of {old_steps.shape[1]} nodes, not {steps.shape[1]}."
                 )
             steps = steps.copy()
-            steps[kept] = old
+            steps[old_rows] = old_steps
         smallest = steps.astype(np.min_scalar_type(int(steps.max())))
-        atomic_write(self.folder / self.steps_file(pack), lambda file: np.savez_compressed(file, steps=smallest))
+        atomic_write(self.folder / self.steps_file(batch), lambda file: np.savez_compressed(file, steps=smallest))
         self._runs.append(records)
 
     @staticmethod
-    def steps_file(pack: PlannedBatch) -> str:
-        """Where the steps of a pack go, seen from the store."""
-        return f"steps/{pack.key}.npz"
+    def steps_file(batch: PlannedBatch) -> str:
+        """Path of the steps of a run batch, relative to the store."""
+        return f"steps/{batch.key}.npz"
 
     def mean_steps(self, records: Sequence[Record]) -> np.ndarray:
-        """K of every node, averaged over runs: what we take the paper to draw the density of.
+        """K of every node, averaged over runs, whose density the paper's figure shows (as we understand it).
 
         Raises
         ------
         BrokenFile
-            If an archive of steps is missing or is not one.
+            If an archive of steps is missing or cannot be read.
         """
         total, count = np.zeros(1), 0
         by_file: dict[str, list[int]] = {}
@@ -161,28 +174,23 @@ class Store:
                 steps = archive["steps"]
         except Exception as error:  # a damaged archive can fail in a dozen ways
             raise BrokenFile(
-                f"{path} must hold the steps of a pack, but cannot be read ({type(error).__name__}); restore it."
+                f"{path} must hold the steps of a run batch, but cannot be read ({type(error).__name__}); restore it."
             ) from error
         if steps.ndim != 2 or steps.dtype.kind not in "iu" or not all(0 <= row < len(steps) for row in rows):
-            raise BrokenFile(f"{path} must have a row of whole numbers for every run of its pack; restore it.")
+            raise BrokenFile(f"{path} must have a row of integers for every run of its batch; restore it.")
         return steps[list(rows)]
 
-    @property
-    def planned(self) -> list[PlannedBatch]:
-        """The packs that were ever planned, the latest last."""
-        return list(self._plan.entries().values())
+    def add_planned(self, batches: Iterable[PlannedBatch]) -> None:
+        """Append run batches to the plan."""
+        self._plan.append(batches, sync_each=False)
 
-    def plan(self, packs: Iterable[PlannedBatch]) -> None:
-        """Write down which runs will train together."""
-        self._plan.append(packs, sync_each=False)
+    def planning_lock(self) -> FileLock:
+        """The lock under which one process at a time plans run batches."""
+        return file_lock(self.folder / "planning")
 
-    def planning(self) -> FileLock:
-        """While this is held nobody else plans."""
-        return locked(self.folder / "planning")
-
-    def claim(self, pack: PlannedBatch) -> Claim | None:
-        """The right to train a pack; None if another process has it."""
-        lock = locked(self.folder / pack.key)
+    def claim(self, batch: PlannedBatch) -> Claim | None:
+        """The exclusive right to train a run batch; None if another process has it."""
+        lock = file_lock(self.folder / batch.key)
         try:
             lock.acquire(timeout=0)
         except Timeout:
@@ -190,29 +198,29 @@ class Store:
         return Claim(lock)
 
     @property
-    def in_training(self) -> list[PlannedBatch]:
-        """The packs that some process, perhaps this one, has claimed."""
-        found = []
-        for pack in self.planned:
-            if (self.folder / "locks" / f"{pack.key}.lock").exists():
-                with suppress(OSError):  # a store that may only be read
-                    claim = self.claim(pack)
+    def batches_in_training(self) -> list[PlannedBatch]:
+        """The run batches that some process, perhaps this one, has claimed."""
+        claimed = []
+        for batch in self.planned_batches:
+            if (self.folder / "locks" / f"{batch.key}.lock").exists():
+                with suppress(OSError):  # a read-only store
+                    claim = self.claim(batch)
                     if claim:
-                        claim.give_back()
+                        claim.release()
                     else:
-                        found.append(pack)
-        return found
+                        claimed.append(batch)
+        return claimed
 
 
 class Claim:
-    """The right to train a pack, until it is given back or the process that has it ends."""
+    """The exclusive right to train a run batch, until it is released or the process that holds it ends."""
 
     def __init__(self, lock: FileLock):
         self._lock = lock
 
-    def give_back(self, *, done: bool = False) -> None:
-        """Let others have it; when the records are all there, for good."""
-        if done:  # who makes this file anew finds nothing missing
+    def release(self, *, done: bool = False) -> None:
+        """Let other processes claim the run batch; once all its records are stored, remove the lock file, too."""
+        if done:  # a process that creates the file anew finds no missing records
             Path(self._lock.lock_file).unlink(missing_ok=True)
         self._lock.release()
 
@@ -221,7 +229,19 @@ def _is_store(folder: Path) -> bool:
     return any((folder / name).exists() for name in FILES)
 
 
-def _place(record: Record) -> int:
-    """Where a record's split stands in the protocol; one that is not of it comes last."""
+def _check_version(folder: Path) -> None:
+    """Refuse a store with the field names of version 0.1, which the first line of each file tells."""
+    for name in FILES:
+        with suppress(OSError, ValueError), (folder / name).open("rb") as file:
+            line = json.loads(file.readline())
+            if isinstance(line, dict) and not FIELDS_OF_0_1.isdisjoint(line):
+                break
+    else:
+        return
+    raise InvalidInput(f"{folder} was written by apgcn 0.1; run: python scripts/migrate_records {folder}")
+
+
+def _split_index(record: Record) -> int:
+    """Position of a record's split in the protocol; a split that is not part of it comes last."""
     seeds = TEST_SEEDS if record.seed_set == "test" else VALIDATION_SEEDS
     return seeds.index(record.split) if record.split in seeds else len(seeds)

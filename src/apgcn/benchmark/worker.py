@@ -1,4 +1,8 @@
-"""How does a planned pack become records?"""
+"""The work of one process: train a planned run batch, or time its epochs, on a graph that is loaded once.
+
+`cleaned_graph` caches the benchmark's graphs per process. `train_planned_batch` turns a planned run batch into records,
+and `time_epoch` measures an epoch for Table 5.
+"""
 
 from __future__ import annotations
 
@@ -10,68 +14,138 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from apgcn.benchmark.config import RunKey
-from apgcn.benchmark.graph_cache import cleaned
-from apgcn.benchmark.records import PlannedBatch, Record
+from apgcn.benchmark.config import RunConfig, RunKey
+from apgcn.benchmark.records import PlannedBatch, Record, TimingRecord, timing_key
 from apgcn.benchmark.store import Store
-from apgcn.data import describe
+from apgcn.data import dataset_info, load
+from apgcn.data.graph import Graph
 from apgcn.data.splits import split_for_test, split_for_validation
+from apgcn.data.transforms import clean
 from apgcn.ops.device_graph import DeviceGraph
-from apgcn.ops.devices import hardware, one_thread, resolve
-from apgcn.training.config import split_config
+from apgcn.ops.devices import hardware, resolve_device, single_thread
+from apgcn.training.cuda_graphs import measure_ms, side_stream
 from apgcn.training.outputs import versions
 from apgcn.training.runs import Run
-from apgcn.training.trainer import train_batch
+from apgcn.training.trainer import BatchedTrainer, train_batch
+
+WARM_UP_EPOCHS, TIMED_EPOCHS = 5, 30
+
+_received: dict[str, Graph] = {}  # graphs that another machine has sent
 
 
-class Trained(NamedTuple):
-    """A pack that is done: a record per run, and K of shape (runs, nodes)."""
+def cleaned_graph(name: str) -> Graph:
+    """A graph of the registry as the benchmark uses it, cleaned, loaded once per process."""
+    return _received.get(name) or load_cleaned(name)
+
+
+def cache_graph(name: str, graph: Graph) -> None:
+    """Use a graph that was cleaned by another process, because this one may not have the file."""
+    _received[name] = graph
+
+
+@lru_cache(maxsize=8)
+def load_cleaned(name: str) -> Graph:
+    """A graph of the registry from its file, cleaned."""
+    return clean(load(name))
+
+
+@lru_cache(maxsize=1)
+def _device_graph(dataset: str, device: torch.device) -> DeviceGraph:
+    return DeviceGraph.from_graph(cleaned_graph(dataset), device=device)
+
+
+class TrainedBatch(NamedTuple):
+    """A trained run batch: one record per run, and K of shape (runs, nodes)."""
 
     records: list[Record]
     steps: np.ndarray
 
 
-def train_planned(pack: PlannedBatch, report: Callable[[float], None], *, device: str, command: str) -> Trained:
-    """Train a pack; `report` hears what share of it is done, `command` is what the records say they come from."""
-    place = resolve(device)
-    model, training = split_config(pack.run_config.model, dict(pack.run_config.hyperparameters))
-    runs = [run_of(key) for key in pack.keys]
-    with one_thread():
-        graph = _tensors(pack.run_config.dataset, place)
+def train_planned_batch(
+    batch: PlannedBatch, report: Callable[[float], None], *, device: str, command: str
+) -> TrainedBatch:
+    """Train a planned run batch.
+
+    Parameters
+    ----------
+    batch : PlannedBatch
+    report : function
+        Called with the fraction that is done.
+    device : str
+    command : str
+        Stored in the records as the command that they come from.
+    """
+    torch_device = resolve_device(device)
+    model, training = batch.run_config.configs
+    runs = [run_from_key(key) for key in batch.keys]
+    with single_thread():
+        graph = _device_graph(batch.run_config.dataset, torch_device)
         started = time.perf_counter()
-        results = train_batch(graph, runs, model, training, lambda at: report(at.share))
+        results = train_batch(graph, runs, model, training, lambda progress: report(progress.fraction))
         seconds = time.perf_counter() - started
     epochs = sum(result.epochs for result in results)
+    origin = provenance(torch_device, command)
     records = [
-        Record.of_result(
+        Record.from_result(
             key,
             result,
-            steps_file=Store.steps_file(pack),
+            steps_file=Store.steps_file(batch),
             steps_row=row,
             seconds=seconds * result.epochs / epochs,
             batch_runs=len(runs),
-            origin=origin(place, command),
+            provenance=origin,
         )
-        for row, (key, result) in enumerate(zip(pack.keys, results, strict=True))
+        for row, (key, result) in enumerate(zip(batch.keys, results, strict=True))
     ]
-    return Trained(records, np.stack([result.steps for result in results]))
+    return TrainedBatch(records, np.stack([result.steps for result in results]))
 
 
-def run_of(key: RunKey) -> Run:
-    """The run that a key means."""
+def run_from_key(key: RunKey) -> Run:
+    """The split and the initialisation of a run key."""
     run_config = key.run_config
-    draw = split_for_test if run_config.seed_set == "test" else split_for_validation
-    visible = describe(run_config.dataset).visible
-    labels = cleaned(run_config.dataset).labels
-    split = draw(labels, key.split, visible=visible, train_per_class=run_config.train_per_class)
+    draw_split = split_for_test if run_config.seed_set == "test" else split_for_validation
+    visible = dataset_info(run_config.dataset).visible
+    labels = cleaned_graph(run_config.dataset).labels
+    split = draw_split(labels, key.split, visible=visible, train_per_class=run_config.train_per_class)
     return Run(split, init=key.init, dataset=run_config.dataset)
 
 
-def origin(device: torch.device, command: str) -> dict[str, Any]:
-    """Where a number comes from."""
+def provenance(device: torch.device, command: str) -> dict[str, Any]:
+    """Device, hardware, versions and command of a record."""
     return {"device": str(device), "hardware": hardware(device), "versions": versions(), "command": command}
 
 
-@lru_cache(maxsize=1)
-def _tensors(dataset: str, device: torch.device) -> DeviceGraph:
-    return DeviceGraph.of(cleaned(dataset), device=device)
+def time_epoch(run_config: RunConfig, *, device: str, command: str) -> TimingRecord:
+    """Measure the epochs of the first run of a run configuration."""
+    torch_device = resolve_device(device)
+    model, training = run_config.configs
+    with single_thread(), side_stream(torch_device):
+        trainer = BatchedTrainer(
+            DeviceGraph.from_graph(cleaned_graph(run_config.dataset), device=torch_device),
+            [run_from_key(key) for key in run_config.first_runs(1)],
+            model,
+            training,
+        )
+        epochs = [_epoch_ms(trainer, torch_device) for _ in range(WARM_UP_EPOCHS + TIMED_EPOCHS)]
+    times = np.array(epochs)[WARM_UP_EPOCHS:]  # (epochs, 2)
+    low, high = np.percentile(times.sum(axis=1), [25, 75])
+    return TimingRecord(
+        key=timing_key(run_config, hardware(torch_device)),
+        dataset=run_config.dataset,
+        model=run_config.model,
+        hyperparameters=dict(run_config.hyperparameters),
+        batch_runs=1,
+        epochs=TIMED_EPOCHS,
+        step_ms=float(np.median(times[:, 0])),
+        evaluation_ms=float(np.median(times[:, 1])),
+        epoch_ms=float(np.median(times.sum(axis=1))),
+        epoch_low=float(low),
+        epoch_high=float(high),
+        **provenance(torch_device, command),
+    )
+
+
+def _epoch_ms(trainer: BatchedTrainer, device: torch.device) -> tuple[float, ...]:
+    """Milliseconds of the training step and of the evaluation."""
+    trainer.begin_epoch()
+    return measure_ms(trainer.step, trainer.evaluate_and_snapshot, device=device)
