@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -42,11 +43,10 @@ def time_propagation(predictor: LazyPredictor, *, repeats: int = 3) -> Propagati
     with single_thread(), np.errstate(over="ignore", invalid="ignore"):
         for number in range(predictor.ensemble_size):
             model = predictor.lazy_model(number).with_z0(predictor.z0(nodes, number))
-            full_model = model.without_halting()
             cost = cost + lazy_propagate(predictor.lazy_graph, model, nodes).cost
             times = time_in_turns(
-                lambda model=model: lazy_propagate(predictor.lazy_graph, model, nodes),
-                lambda model=full_model: lazy_propagate(predictor.lazy_graph, model, nodes),
+                partial(lazy_propagate, predictor.lazy_graph, model, nodes),
+                partial(lazy_propagate, predictor.lazy_graph, model.without_halting(), nodes),
                 repeats=repeats,
             )
             seconds = [total + times_of_model.min() for total, times_of_model in zip(seconds, times, strict=True)]
