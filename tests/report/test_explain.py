@@ -1,4 +1,4 @@
-"""The page that shows who listened how far: what it holds, and what a browser makes of it."""
+"""The page about a trained model: its payload, and its behaviour in a browser."""
 
 import base64
 import json
@@ -7,38 +7,38 @@ import re
 import numpy as np
 import pytest
 import torch
-from helpers.browser import looked_at
+from helpers.browser import open_page
 from scipy import sparse
 
 from apgcn import Graph
 from apgcn.data.synthetic import synthetic_graph
 from apgcn.errors import InvalidInput
-from apgcn.inference.bundle import SavedModel
+from apgcn.inference.bundle import ModelBundle
 from apgcn.inference.fit import fit
-from apgcn.inference.halting_benchmark import curve
+from apgcn.inference.halting_benchmark import penalty_curve
 from apgcn.inference.splits import stratified_split
-from apgcn.models.ap_appnp import APAPPNPConfig
+from apgcn.models.ap_variants import APAPPNPConfig
 from apgcn.models.apgcn import APGCNConfig
 from apgcn.models.appnp import APPNPConfig
-from apgcn.report.explain.html import page, write_page
-from apgcn.report.explain.layout import positions
-from apgcn.report.explain.payload import content
+from apgcn.report.explain.html import render_explanation, write_explanation
+from apgcn.report.explain.layout import node_positions
+from apgcn.report.explain.payload import build_payload
 from apgcn.training.config import TrainingConfig
 
 NASTY = "</script><script>alert(1)</script>"
 
 
-def unpacked(packed):
-    return np.frombuffer(base64.b64decode(packed["bytes"]), dtype=packed["kind"])
+def decode_array(encoded):
+    return np.frombuffer(base64.b64decode(encoded["data"]), dtype=encoded["dtype"])
 
 
-def trained(graph, *, model=APGCNConfig(), epochs=30):
-    split = stratified_split(graph.labels, test=0.2)
-    return SavedModel(fit(graph, split, model, TrainingConfig(max_epochs=epochs)), graph)
+def train_bundle(graph, *, model=APGCNConfig(), epochs=30):
+    split = stratified_split(graph.labels, test_size=0.2)
+    return ModelBundle(fit(graph, split, model, TrainingConfig(max_epochs=epochs)), graph)
 
 
 @pytest.fixture(scope="module")
-def saved(cora):
+def bundle(cora):
     names = [f"paper {number}" for number in range(cora.num_nodes)]
     names[7] = NASTY
     labels = np.where(np.arange(cora.num_nodes) % 3 == 0, cora.labels, -1)
@@ -46,122 +46,127 @@ def saved(cora):
     graph = Graph(
         cora.adjacency, features=cora.features, labels=labels, name=NASTY, class_names=classes, node_names=names
     )
-    return trained(graph, model=APGCNConfig(penalty=0.05), epochs=200)  # until nodes differ in their steps
+    return train_bundle(graph, model=APGCNConfig(penalty=0.05), epochs=200)  # until nodes differ in their steps
 
 
 @pytest.fixture(scope="module")
-def shown(saved):
-    return content(saved)
+def payload(bundle):
+    return build_payload(bundle)
 
 
-def test_the_numbers_are_those_of_the_model(saved, shown):
-    said = saved.fitted.predict(saved.graph)
-    np.testing.assert_allclose(unpacked(shown["steps"]), said.steps)
-    np.testing.assert_array_equal(unpacked(shown["prediction"]), said.classes)
-    np.testing.assert_allclose(unpacked(shown["probabilities"]).reshape(said.probabilities.shape), said.probabilities)
-    by_class = {row["name"]: row for row in shown["tables"][0]["rows"]}
-    for number, name in enumerate(saved.graph.class_names):
-        chosen = said.classes == number
-        if chosen.any():
-            assert by_class[name]["nodes"] == chosen.sum()
-            assert by_class[name]["steps"] == pytest.approx(said.steps[chosen].mean())
-    for table in shown["tables"]:
-        assert sum(row["nodes"] for row in table["rows"]) == saved.graph.num_nodes
-    test = saved.fitted.split.test
-    assert np.sum(shown["confusion"]["counts"]) == len(test)
-    right = np.trace(shown["confusion"]["counts"])
-    assert right == (said.classes[test] == saved.graph.labels[test]).sum()
-
-
-def test_what_the_page_computes_is_what_the_model_computed(saved, shown):
-    """r_k = e_i A^k and z_i^k = r_k z^0, with which the page tells what a node heard, give the model's own logits."""
-    nodes, classes = saved.graph.num_nodes, saved.graph.num_classes
-    matrix = sparse.csr_matrix(
-        (unpacked(shown["weights"]), unpacked(shown["columns"]), unpacked(shown["pointers"])), shape=(nodes, nodes)
+def test_arrays_and_tables_are_those_of_the_model(bundle, payload):
+    predictions = bundle.model.predict(bundle.graph)
+    np.testing.assert_allclose(decode_array(payload["steps"]), predictions.steps)
+    np.testing.assert_array_equal(decode_array(payload["prediction"]), predictions.classes)
+    np.testing.assert_allclose(
+        decode_array(payload["probabilities"]).reshape(predictions.probabilities.shape), predictions.probabilities
     )
-    z = [unpacked(shown["seeds"]).reshape(nodes, classes).astype(np.float64)]
-    for _ in range(shown["max_steps"]):
+    by_class = {row["name"]: row for row in payload["tables"][0]["rows"]}
+    for number, name in enumerate(bundle.graph.class_names):
+        nodes = predictions.classes == number
+        if nodes.any():
+            assert by_class[name]["nodes"] == nodes.sum()
+            assert by_class[name]["steps"] == pytest.approx(predictions.steps[nodes].mean())
+    for table in payload["tables"]:
+        assert sum(row["nodes"] for row in table["rows"]) == bundle.graph.num_nodes
+    test = bundle.model.split.test
+    assert np.sum(payload["confusion"]["counts"]) == len(test)
+    correct = np.trace(payload["confusion"]["counts"])
+    assert correct == (predictions.classes[test] == bundle.graph.labels[test]).sum()
+
+
+def test_propagation_of_the_page_gives_the_probabilities_of_the_model(bundle, payload):
+    """r_k = e_i A^k and z_i^k = r_k z^0, with which the page shows the steps of a node, give the model's own logits."""
+    nodes, classes = bundle.graph.num_nodes, bundle.graph.num_classes
+    matrix = sparse.csr_matrix(
+        (decode_array(payload["weights"]), decode_array(payload["indices"]), decode_array(payload["indptr"])),
+        shape=(nodes, nodes),
+    )
+    z = [decode_array(payload["z0"]).reshape(nodes, classes).astype(np.float64)]
+    for _ in range(payload["max_steps"]):
         z.append(matrix @ z[-1])
-    unit, bias = (saved.fitted.weights[f"propagation.halting_unit.{name}"].numpy()[0] for name in ("weight", "bias"))
-    h = 1 / (1 + np.exp(-(np.stack(z[1:]) @ unit[:, 0] + bias[0, 0])))
+    weight, bias = (bundle.model.weights[f"propagation.halting_unit.{name}"].numpy()[0] for name in ("weight", "bias"))
+    h = 1 / (1 + np.exp(-(np.stack(z[1:]) @ weight[:, 0] + bias[0, 0])))
     steps = 1 + (h[:-1].cumsum(axis=0) < 0.99).sum(axis=0)
-    assert (steps == unpacked(shown["steps"])).mean() > 0.999
+    assert (steps == decode_array(payload["steps"])).mean() > 0.999
     last = int(steps[11])
     output = np.zeros(classes)
-    filled = 0.0
+    p = 0.0
     for k in range(1, last + 1):
-        filled = 1 - filled if k == last else filled + h[k - 1, 11]
-        output += (filled * z[k][11] + (1 - filled) * z[k - 1][11]) / last
-    chances = torch.as_tensor(output / shown["temperature"]).softmax(-1).numpy()
-    np.testing.assert_allclose(chances, unpacked(shown["probabilities"]).reshape(nodes, classes)[11], atol=1e-4)
+        p = 1 - p if k == last else p + h[k - 1, 11]
+        output += (p * z[k][11] + (1 - p) * z[k - 1][11]) / last
+    probabilities = torch.as_tensor(output / payload["temperature"]).softmax(-1).numpy()
+    np.testing.assert_allclose(
+        probabilities, decode_array(payload["probabilities"]).reshape(nodes, classes)[11], atol=1e-4
+    )
 
 
-def test_distances_are_counted_from_training_nodes(saved, shown):
-    rows = {row["name"]: row["nodes"] for row in shown["tables"][2]["rows"]}
-    assert rows["0"] == len(saved.fitted.split.train)
-    train = saved.fitted.split.train
-    heard = np.asarray(saved.graph.adjacency[train].sum(axis=0)).ravel() > 0
-    assert rows["1"] == np.setdiff1d(np.flatnonzero(heard), train).size
+def test_distances_are_counted_from_training_nodes(bundle, payload):
+    rows = {row["name"]: row["nodes"] for row in payload["tables"][2]["rows"]}
+    assert rows["0"] == len(bundle.model.split.train)
+    train = bundle.model.split.train
+    is_neighbour = np.asarray(bundle.graph.adjacency[train].sum(axis=0)).ravel() > 0
+    assert rows["1"] == np.setdiff1d(np.flatnonzero(is_neighbour), train).size
 
 
 def test_neighbours_are_drawn_near_each_other(cora):
-    places = positions(cora.adjacency)
-    assert places.min() >= 0
-    assert places.max() <= 1
+    positions = node_positions(cora.adjacency)
+    assert positions.min() >= 0
+    assert positions.max() <= 1
     coo = cora.adjacency.tocoo()
-    between = np.linalg.norm(places[coo.row] - places[coo.col], axis=1)
+    edge_lengths = np.linalg.norm(positions[coo.row] - positions[coo.col], axis=1)
     random = np.random.default_rng(0)
-    by_chance = np.linalg.norm(places - places[random.permutation(len(places))], axis=1)
-    assert np.median(between) < 0.25 * np.median(by_chance)
-    np.testing.assert_array_equal(places, positions(cora.adjacency))
+    random_lengths = np.linalg.norm(positions - positions[random.permutation(len(positions))], axis=1)
+    assert np.median(edge_lengths) < 0.25 * np.median(random_lengths)
+    np.testing.assert_array_equal(positions, node_positions(cora.adjacency))
 
 
-def test_lonely_nodes_are_drawn_below():
+def test_small_components_are_drawn_below_the_largest():
     adjacency = sparse.block_diag([np.ones((5, 5)) - np.eye(5), np.zeros((3, 3)), [[0, 1], [1, 0]]], format="csr")
-    places = positions(adjacency)
-    assert len(np.unique(places, axis=0)) == 10
-    assert places[:5, 1].max() < places[5:, 1].min()
+    positions = node_positions(adjacency)
+    assert len(np.unique(positions, axis=0)) == 10
+    assert positions[:5, 1].max() < positions[5:, 1].min()
 
 
-def test_the_part_around_a_node(saved):
-    few = content(saved, node="paper 3", most=50)
-    assert len(few["ids"]) == 50
-    assert "paper 3" in few["ids"]
-    whole = content(saved)
-    degrees = dict(zip(whole["ids"], unpacked(whole["neighbours"]), strict=True))
-    assert unpacked(few["neighbours"]).tolist() == [degrees[name] for name in few["ids"]]
-    assert set(unpacked(whole["complete"])) == {255}
-    steps = unpacked(few["complete"])
-    assert steps.min() == 0  # of who hears somebody that is not drawn
-    assert steps[few["ids"].index("paper 3")] >= 1
-    told = [heard_until(one, few["ids"].index("paper 3"), steps.max()) for one in (few,)]
-    told += [heard_until(whole, whole["ids"].index("paper 3"), steps.max())]
-    for k in range(steps[few["ids"].index("paper 3")] + 1):
-        np.testing.assert_allclose(told[0][k], told[1][k], atol=1e-5)
+def test_part_around_a_node_has_its_nearest_nodes_and_their_exact_states(bundle):
+    part = build_payload(bundle, node="paper 3", max_nodes=50)
+    assert len(part["ids"]) == 50
+    assert "paper 3" in part["ids"]
+    whole = build_payload(bundle)
+    in_degrees = dict(zip(whole["ids"], decode_array(whole["in_degrees"]), strict=True))
+    assert decode_array(part["in_degrees"]).tolist() == [in_degrees[name] for name in part["ids"]]
+    assert set(decode_array(whole["exact_steps"])) == {255}
+    exact_steps = decode_array(part["exact_steps"])
+    assert exact_steps.min() == 0  # of a node with an in-neighbour that is not drawn
+    center = part["ids"].index("paper 3")
+    assert exact_steps[center] >= 1
+    in_part = states_by_step(part, center, exact_steps.max())
+    in_whole = states_by_step(whole, whole["ids"].index("paper 3"), exact_steps.max())
+    for k in range(exact_steps[center] + 1):
+        np.testing.assert_allclose(in_part[k], in_whole[k], atol=1e-5)
     with pytest.raises(InvalidInput, match="a page draws at most 100 nodes, but the graph has 2,485; name a node"):
-        content(saved, most=100)
+        build_payload(bundle, max_nodes=100)
 
 
-def heard_until(shown, node, last):
-    """What a node says after each step, as the page computes it."""
-    count = len(shown["ids"])
-    parts = (unpacked(shown[name]) for name in ("weights", "columns", "pointers"))
-    matrix = sparse.csr_matrix(tuple(parts), shape=(count, count))
-    z = [unpacked(shown["seeds"]).reshape(count, -1)]
+def states_by_step(payload, node, last):
+    """z_i^k of a node for k = 0 to `last`, from the arrays of the page."""
+    count = len(payload["ids"])
+    arrays = (decode_array(payload[name]) for name in ("weights", "indices", "indptr"))
+    matrix = sparse.csr_matrix(tuple(arrays), shape=(count, count))
+    z = [decode_array(payload["z0"]).reshape(count, -1)]
     for _ in range(last):
         z.append(matrix @ z[-1])
     return [states[node] for states in z]
 
 
-def test_models_whose_nodes_do_not_halt_have_no_page(cora):
-    """Nor have those whose steps are others than the page's."""
+def test_models_without_halting_or_with_another_operator_have_no_page(cora):
     for model in (APPNPConfig(), APAPPNPConfig()):
-        with pytest.raises(InvalidInput, match=f"a page can be made of AP-GCN, .* but the model is {model.title}"):
-            content(trained(cora, model=model, epochs=1))
+        with pytest.raises(InvalidInput, match=f"the model must be AP-GCN, .* but it is {model.title}"):
+            build_payload(train_bundle(cora, model=model, epochs=1))
 
 
-def test_no_text_becomes_markup(shown):
-    text = page(shown)
+def test_no_text_becomes_markup(payload):
+    text = render_explanation(payload)
     assert NASTY not in text
     assert json.loads(re.search(r'id="data">(.*?)</script>', text, re.S)[1])["ids"][7] == NASTY
     assert not re.search(r"(src|href)=\"?https?:", text)
@@ -171,30 +176,31 @@ def test_no_text_becomes_markup(shown):
 
 
 @pytest.fixture
-def opened(browser, shown, tmp_path):
+def opened(browser, payload, tmp_path):
+    """A function that opens the page of a payload; console messages and requests fail the test."""
     path = tmp_path / "steps.html"
-    said: list[str] = []
+    messages: list[str] = []
 
-    def open_page(what=shown, **options):
-        write_page(path, what)
+    def open_payload(content=payload, **options):
+        write_explanation(path, content)
         size = {"viewport": {"width": 1400, "height": 1000}, **options}
-        return looked_at(browser, path, said, ready="document.getElementById('graph').width > 100", **size)
+        return open_page(browser, path, messages, ready="document.getElementById('graph').width > 100", **size)
 
-    yield open_page
-    assert said == []
+    yield open_payload
+    assert messages == []
     for context in browser.contexts:
         context.close()
 
 
 def colours(view):
-    """How many pixels of each strong colour are on the canvas."""
+    """The colours of more than 200 opaque pixels of the canvas."""
     return view.evaluate(
         """() => {
-            const shown = document.getElementById("graph"), copy = document.createElement("canvas"), seen = {};
-            [copy.width, copy.height] = [shown.width, shown.height];
-            const pen = copy.getContext("2d", { willReadFrequently: true });
-            pen.drawImage(shown, 0, 0);
-            const d = pen.getImageData(0, 0, copy.width, copy.height).data;
+            const canvas = document.getElementById("graph"), copy = document.createElement("canvas"), seen = {};
+            [copy.width, copy.height] = [canvas.width, canvas.height];
+            const context = copy.getContext("2d", { willReadFrequently: true });
+            context.drawImage(canvas, 0, 0);
+            const d = context.getImageData(0, 0, copy.width, copy.height).data;
             for (let i = 0; i < d.length; i += 4)
                 if (d[i + 3] > 250) { const k = [d[i], d[i + 1], d[i + 2]]; seen[k] = (seen[k] || 0) + 1; }
             return Object.entries(seen).filter(([, n]) => n > 200).map(([k]) => k);
@@ -202,9 +208,9 @@ def colours(view):
     )
 
 
-def test_search_click_and_colours(opened, shown):
+def test_search_click_and_colouring_work(opened, payload):
     view = opened()
-    assert view.inner_text("#title") == f"{NASTY}: who listened how far"
+    assert view.inner_text("#title") == f"{NASTY}: propagation steps per node"
     by_steps = set(colours(view))
     assert len(by_steps) >= 3
     view.select_option("#colour", "prediction")
@@ -214,15 +220,14 @@ def test_search_click_and_colours(opened, shown):
     assert by_class != by_steps
     assert NASTY in view.inner_text("#legend")
     view.fill("#search", "paper 11")
-    told = view.inner_text("#node")
-    assert told.startswith("paper 11")
-    steps = int(unpacked(shown["steps"])[11])
-    assert view.locator("#node table").nth(2).locator("tr").count() == steps + 2  # its head, and step 0
+    assert view.inner_text("#node").startswith("paper 11")
+    steps = int(decode_array(payload["steps"])[11])
+    assert view.locator("#node table").nth(2).locator("tr").count() == steps + 2  # the header, and step 0
     view.locator("#node .link").first.click()
     assert view.get_attribute("#node", "data-node") != "paper 11"
     view.fill("#search", "no such paper")
-    assert view.inner_text("#told") == "no such node"
-    view.click("#whole")
+    assert view.inner_text("#status") == "no such node"
+    view.click("#reset")
     box = view.locator("#graph").bounding_box()
     before = view.get_attribute("#node", "data-node")
     view.mouse.wheel(0, -300)
@@ -233,90 +238,96 @@ def test_search_click_and_colours(opened, shown):
     assert view.get_attribute("#node", "data-node") != before
 
 
-def test_a_certain_prediction_is_a_larger_circle_and_what_was_held_out_is_judged(opened, shown):
+def test_circles_grow_with_confidence_and_held_out_nodes_are_evaluated(opened, payload):
     view = opened()
     radii = view.evaluate(
         """() => {
-            const drawn = [], arc = pen.arc;
-            pen.arc = function (x, y, r, from, to) { drawn.push(r); return arc.call(pen, x, y, r, from, to); };
-            paint();
-            pen.arc = arc;
-            return drawn;
+            const radii = [], arc = context.arc;
+            context.arc = function (x, y, r, from, to) { radii.push(r); return arc.call(context, x, y, r, from, to); };
+            draw();
+            context.arc = arc;
+            return radii;
         }"""
     )
-    confidence = unpacked(shown["probabilities"]).reshape(len(shown["ids"]), -1).max(axis=1)
-    round_ones = np.sort(confidence[unpacked(shown["set"]) != 1])
-    np.testing.assert_allclose(np.sort(radii) / np.max(radii), (0.5 + round_ones) / (0.5 + round_ones.max()), rtol=1e-4)
-    counts = shown["confusion"]["counts"]
-    told = view.locator("#confusion tr").nth(2).locator("td").all_inner_texts()
-    assert [int(text or 0) for text in told[1:]] == counts[1]
-    drawn = view.evaluate(
+    confidence = decode_array(payload["probabilities"]).reshape(len(payload["ids"]), -1).max(axis=1)
+    circles = np.sort(confidence[decode_array(payload["set"]) != 1])
+    np.testing.assert_allclose(np.sort(radii) / np.max(radii), (0.5 + circles) / (0.5 + circles.max()), rtol=1e-4)
+    counts = payload["confusion"]["counts"]
+    cells = view.locator("#confusion tr").nth(2).locator("td").all_inner_texts()
+    assert [int(text or 0) for text in cells[1:]] == counts[1]
+    opaque_pixels = view.evaluate(
         """() => {
-            const box = by("reliability"), d = box.getContext("2d").getImageData(0, 0, box.width, box.height).data;
+            const box = byId("reliability"), d = box.getContext("2d").getImageData(0, 0, box.width, box.height).data;
             return d.filter((value, i) => i % 4 === 3 && value > 0).length;
         }"""
     )
-    assert drawn > 500
+    assert opaque_pixels > 500
 
 
-def test_what_it_heard_first_is_what_it_knew_itself(opened, saved, shown):
+def test_step_zero_of_a_node_is_its_initial_prediction(opened, bundle, payload):
     view = opened()
     view.fill("#search", "paper 11")
     row = view.locator("#node table").nth(2).locator("tr").nth(1).locator("td").all_inner_texts()
-    seeds = unpacked(shown["seeds"]).reshape(saved.graph.num_nodes, -1)[11] / shown["temperature"]
-    chances = torch.as_tensor(seeds.copy()).softmax(-1)
-    assert row == ["0", f"{shown['classes'][int(chances.argmax())]} {100 * chances.max():.1f}\u00a0%", "itself alone"]
+    z0 = decode_array(payload["z0"]).reshape(bundle.graph.num_nodes, -1)[11] / payload["temperature"]
+    probabilities = torch.as_tensor(z0.copy()).softmax(-1)
+    best = int(probabilities.argmax())
+    assert row == ["0", f"{payload['classes'][best]} {100 * probabilities[best]:.1f}\u00a0%", "itself only"]
 
 
 @pytest.mark.parametrize("freeze", [False, True])
-def test_what_the_page_says_a_node_heard_is_what_the_model_says(opened, freeze):
-    """Step by step, until it halts; frozen neighbours go on saying what they said last."""
+def test_steps_on_the_page_are_the_states_of_the_model(opened, freeze):
+    """Step by step, until the node halts; neighbours that halted before it are frozen or not."""
     graph = synthetic_graph(300, edges=600, features=16, classes=4)
-    model = trained(graph, model=APGCNConfig(penalty=0.05, freeze_halted=freeze), epochs=200)
-    view = opened(content(model))
-    network, tensors = model.fitted.built(graph)
+    bundle = train_bundle(graph, model=APGCNConfig(penalty=0.05, freeze_halted=freeze), epochs=200)
+    view = opened(build_payload(bundle))
+    model, device_graph = bundle.model.build(graph)
     with torch.no_grad():
-        seeds = network.predict(tensors.features, None)
-        propagate = network.propagation._frozen if freeze else network.propagation._unfrozen
-        states, _, steps = propagate(seeds, tensors.adjacency, None)
+        z0 = model.predict(device_graph.features, None)
+        propagate = model.propagation._frozen if freeze else model.propagation._unfrozen
+        states, _, steps = propagate(z0, device_graph.adjacency, None)
     assert len(steps.unique()) > 2
-    said = (states[:, 0] / model.fitted.temperature).softmax(-1).numpy()
+    expected = (states[:, 0] / bundle.model.temperature).softmax(-1).numpy()
     for node in (3, 50, 211, int(steps[0].argmax())):
-        told = view.evaluate("(i) => heard(i).map(({ says }) => Array.from(says))", node)
-        assert len(told) == steps[0, node] + 1
-        np.testing.assert_allclose(told, said[: len(told), node], atol=1e-4)
+        trace = view.evaluate("(i) => propagationTrace(i).map(({ probabilities }) => Array.from(probabilities))", node)
+        assert len(trace) == steps[0, node] + 1
+        np.testing.assert_allclose(trace, expected[: len(trace), node], atol=1e-4)
 
 
-def test_accuracy_against_work_is_shown_where_prices_were_tried(opened):
+def test_accuracy_against_cost_is_shown_if_other_penalties_were_trained(opened):
     graph = synthetic_graph(300, edges=600, features=16, classes=4)
-    model = trained(graph, epochs=60)
-    told = []
-    points = curve(model, [0.0, 0.2], tell=told.append)
-    assert told == points
+    bundle = train_bundle(graph, epochs=60)
+    reported = []
+    points = penalty_curve(bundle, [0.0, 0.2], callback=reported.append)
+    assert reported == points
     assert points[0].messages > points[1].messages > 0
     assert points[0].steps > points[1].steps
-    view = opened(content(model, curve=points))
-    assert re.match(r"Computed [\d,]+ of 3,000 node-steps .*; listening took .* ms, all", view.inner_text("#work"))
+    view = opened(build_payload(bundle, curve=points))
+    cost = (
+        r"Computed [\d,]+ of 3,000 node-steps .*; the propagation took .* ms against .* ms for all steps of all nodes"
+    )
+    assert re.match(cost, view.inner_text("#cost"))
     rows = view.locator("#points tr").all_inner_texts()
     assert [row.split()[0] for row in rows] == ["penalty", "0", "0.2"]
-    assert not opened(content(model)).is_visible("#curve")
+    assert not opened(build_payload(bundle)).is_visible("#curve")
     with pytest.raises(InvalidInput, match="penalty must be >= 0"):
-        curve(model, [-1])
+        penalty_curve(bundle, [-1])
 
 
-def test_twenty_thousand_nodes_do_not_freeze_it(opened):
+def test_page_of_twenty_thousand_nodes_stays_responsive(opened):
     graph = synthetic_graph(20_000, edges=60_000, features=8, classes=10)
-    view = opened(content(trained(graph, epochs=2)))
-    taken = view.evaluate("() => { const start = performance.now(); paint(); return performance.now() - start; }")
-    assert taken < 1500, f"a drawing takes {taken:.0f} ms"
-    choosing = "chosen = -1; choose(77, true); paint();"
-    searching = 'by("search").value = "77"; by("search").dispatchEvent(new Event("input"));'
-    for action in (choosing, searching):
-        taken = view.evaluate(f"() => {{ const start = performance.now(); {action} return performance.now() - start }}")
-        assert taken < 1500, f"choosing a node takes {taken:.0f} ms"
+    view = opened(build_payload(train_bundle(graph, epochs=2)))
+    elapsed = view.evaluate("() => { const start = performance.now(); draw(); return performance.now() - start; }")
+    assert elapsed < 1500, f"drawing takes {elapsed:.0f} ms"
+    select = "selected = -1; selectNode(77, true); draw();"
+    search = 'byId("search").value = "77"; byId("search").dispatchEvent(new Event("input"));'
+    for action in (select, search):
+        elapsed = view.evaluate(
+            f"() => {{ const start = performance.now(); {action} return performance.now() - start }}"
+        )
+        assert elapsed < 1500, f"selecting a node takes {elapsed:.0f} ms"
     assert view.inner_text("#node").startswith("77")
 
 
-def test_a_small_screen_shows_all_of_it(opened):
+def test_page_fits_a_small_screen(opened):
     view = opened(viewport={"width": 400, "height": 800})
     assert view.evaluate("document.documentElement.scrollWidth") <= 400

@@ -1,4 +1,4 @@
-"""The report: what is on the page and in the text forms, in a real browser where there is one."""
+"""The report of a store as text and as a page, in a browser where there is one."""
 
 import csv
 import io
@@ -8,21 +8,21 @@ import re
 
 import numpy as np
 import pytest
-from helpers.browser import looked_at, until
-from helpers.fake_records import keep
+from helpers.browser import open_page, wait_until
+from helpers.fake_records import add_fake_records
 
 from apgcn.benchmark import penalty_sweep
 from apgcn.benchmark.artifacts import Artifact, ArtifactColumn, ArtifactTable, Panel, Series
 from apgcn.benchmark.config import RunConfig
 from apgcn.benchmark.store import Store
 from apgcn.errors import InvalidInput
-from apgcn.report.csv import spreadsheet
-from apgcn.report.html import _json, page, write_page
-from apgcn.report.latex import latex
-from apgcn.report.markdown import markdown
-from apgcn.report.plots import drawn
-from apgcn.report.provenance import behind, usual_settings
-from apgcn.report.sections import contents
+from apgcn.report.csv import to_csv
+from apgcn.report.html import render_report, write_report
+from apgcn.report.latex import to_latex
+from apgcn.report.markdown import to_markdown
+from apgcn.report.page import embed_json
+from apgcn.report.plots import plotly_figure
+from apgcn.report.sections import format_defaults, provenance, report_artifacts
 
 NASTY = "<script>alert(1)</script>"
 
@@ -35,18 +35,18 @@ def store(tmp_path_factory) -> Store:
     for place, penalty in enumerate(penalty_sweep.PENALTIES):
         run_config = RunConfig.from_preset("cora_ml", "apgcn", penalty=penalty)
         steps = np.clip(random.normal(9 - place, 1, (4, 50)).round().astype(int), 1, 10)
-        keep(store, run_config, (0.85 - 0.01 * place + random.normal(0, 0.005, 4)).tolist(), steps=steps)
-    keep(store, RunConfig.from_preset("cora_ml", "apgcn", seed_set="validation"), [None, None])
+        add_fake_records(store, run_config, (0.85 - 0.01 * place + random.normal(0, 0.005, 4)).tolist(), steps=steps)
+    add_fake_records(store, RunConfig.from_preset("cora_ml", "apgcn", seed_set="validation"), [None, None])
     for dataset, model in ((NASTY, "apgcn"), ("cora", NASTY)):
-        keep(store, RunConfig.of(dataset, model, {"hidden_channels": 64, "max_steps": 10}), [0.5, 0.6])
+        add_fake_records(store, RunConfig.create(dataset, model, {"hidden_channels": 64, "max_steps": 10}), [0.5, 0.6])
     return store
 
 
 # --- text ---
 
 
-def test_markdown_has_every_table_and_takes_names_for_text(store):
-    text = markdown(contents(store))
+def test_markdown_has_every_table_and_escapes_names(store):
+    text = to_markdown(report_artifacts(store))
     assert "## Table 2: accuracy on citation and co-author graphs" in text
     row = next(line for line in text.splitlines() if line.startswith("| Cora-ML | AP-GCN | paper | 4 |"))
     assert "85.71 ± 0.22\\*\\*" in row
@@ -56,9 +56,9 @@ def test_markdown_has_every_table_and_takes_names_for_text(store):
             assert line.endswith("|")
 
 
-def test_latex_compiles_in_the_head_of_a_careful_reader(store):
+def test_latex_rows_have_a_cell_per_column_and_escaped_text(store):
     """Every row has as many cells as the table has columns; what is special is escaped."""
-    text = latex(contents(store))
+    text = to_latex(report_artifacts(store))
     for alignment, body in re.findall(r"\\begin\{tabular\}\{([lr]+)\}\n(.*?)\\end\{tabular\}", text, flags=re.DOTALL):
         for row in body.replace("\\hline\n", "").splitlines():
             assert row.endswith("\\\\")
@@ -70,86 +70,88 @@ def test_latex_compiles_in_the_head_of_a_careful_reader(store):
 
 
 def test_csv_keeps_all_digits_and_all_tables(store):
-    rows = list(csv.DictReader(io.StringIO(spreadsheet(contents(store)))))
+    rows = list(csv.DictReader(io.StringIO(to_csv(report_artifacts(store)))))
     (ours,) = [row for row in rows if (row["table"], row["model"], row["dataset"]) == ("table2", "apgcn", "cora_ml")]
-    records = store.of(RunConfig.from_preset("cora_ml", "apgcn"))
+    records = store.records_for(RunConfig.from_preset("cora_ml", "apgcn"))
     mean = 100 * np.mean([record.test_accuracy for record in records])
     assert float(ours["accuracy"]) == pytest.approx(mean, rel=1e-14)
     assert {"table2", "table4", "figure3", "overview"} <= {row["table"] for row in rows}
 
 
-def test_a_spreadsheet_does_not_take_names_for_formulas():
+def test_csv_has_no_formulas():
     table = ArtifactTable((), ({"name": "=1+1"}, {"name": "-2"}, {"name": -2.0}))
-    text = spreadsheet([Artifact("table1", "t", table)])
+    text = to_csv([Artifact("table1", "t", table)])
     assert text.splitlines() == ["table,name", "table1,'=1+1", "table1,'-2", "table1,-2.0"]
 
 
-def test_what_was_not_run_can_be_left_out():
+def test_rows_without_runs_can_be_dropped():
     table = ArtifactTable((), ({"runs": 0}, {"runs": 3}))
-    shorter = Artifact("table2", "t", table).without_what_was_not_run()
-    assert shorter.table.rows == ({"runs": 3},)
-    assert shorter.notes == ("Not run here: 1 more of the paper's numbers.",)
+    reduced = Artifact("table2", "t", table).drop_rows_without_runs()
+    assert reduced.table.rows == ({"runs": 3},)
+    assert reduced.notes == ("Not run here: 1 more of the paper's numbers.",)
 
 
-def test_nothing_in_a_record_steers_a_terminal_or_starts_a_row():
+def test_control_characters_of_a_record_are_replaced():
     table = ArtifactTable((ArtifactColumn("name", lambda row: row["name"]),), ({"name": "a\x1b[31m\r=b\x00"},))
     assert table.cells == [["a [31m =b "]]
     artifact = Artifact("table1", "t", table)
-    assert spreadsheet([artifact]).splitlines() == ["table,name", "table1,a [31m =b "]
+    assert to_csv([artifact]).splitlines() == ["table,name", "table1,a [31m =b "]
     starred = Artifact("table1", "t", ArtifactTable(table.columns, ({"name": "*b"}, {"name": "[1pt]"})))
-    assert "\n{}*b \\\\\n{}[1pt] \\\\\n" in latex([starred])
+    assert "\n{}*b \\\\\n{}[1pt] \\\\\n" in to_latex([starred])
 
 
-def test_a_damaged_archive_costs_its_density_and_nothing_else(tmp_path):
+def test_report_without_a_damaged_archive_lacks_only_its_density(tmp_path):
     store = Store(tmp_path)
-    (record,) = keep(store, RunConfig.from_preset("cora_ml", "apgcn"), [0.8])
+    (record,) = add_fake_records(store, RunConfig.from_preset("cora_ml", "apgcn"), [0.8])
     (tmp_path / record.steps_file).write_bytes(b"damaged")
-    text = page(store, contents(store), title="t")
+    text = render_report(store, report_artifacts(store), title="t")
     assert "Cora-ML (steps are missing)" in text
     assert "80.00" in text
 
 
-def test_behind_a_number_are_settings_hardware_versions_and_commands(store):
-    records = store.of(RunConfig.from_preset("cora_ml", "apgcn"))
-    ((*_, hyperparameters, hardware, versions, command),) = behind(records).cells
+def test_provenance_has_hyperparameters_hardware_versions_and_commands(store):
+    records = store.records_for(RunConfig.from_preset("cora_ml", "apgcn"))
+    ((*_, hyperparameters, hardware, versions, command),) = provenance(records).cells
     assert hyperparameters == "none"
-    (usual,) = usual_settings(records)
-    assert "penalty=0.005" in usual
-    assert "monitor=stopping" in usual
-    ((*_, hyperparameters, _, _, _),) = behind(store.of(RunConfig.from_preset("cora_ml", "apgcn", penalty=0.1))).cells
+    (defaults,) = format_defaults(records)
+    assert "penalty=0.005" in defaults
+    assert "monitor=stopping" in defaults
+    ((*_, hyperparameters, _, _, _),) = provenance(
+        store.records_for(RunConfig.from_preset("cora_ml", "apgcn", penalty=0.1))
+    ).cells
     assert hyperparameters == "penalty=0.1"
-    assert hardware == "a made-up processor (cpu)"
+    assert hardware == "a made-up CPU (cpu)"
     assert versions == "apgcn 0, torch 0"
     assert command == "apgcn reproduce nothing"
 
 
-# --- drawings ---
+# --- plots ---
 
 
-def test_a_drawing_has_the_panels_values():
+def test_plotly_figure_has_the_values_of_the_panel():
     series = Series("a", (1.0, 10.0), (3.0, 4.0), (0.5, None))
-    figure = drawn(Panel("title", "penalty", "y", (series,), log_x=True))
+    figure = plotly_figure(Panel("title", "penalty", "y", (series,), log_x=True))
     (trace,) = figure["data"]
     assert (trace["x"], trace["y"], trace["error_y"]["array"]) == ([1.0, 10.0], [3.0, 4.0], [0.5, 0.0])
     assert figure["layout"]["xaxis"]["type"] == "log"
 
 
-def test_plotly_is_given_names_it_cannot_take_for_tags():
-    figure = drawn(Panel("t", NASTY, NASTY, (Series(NASTY, (1,), (1,)), Series("b", (1,), (1,), kind="bars"))))
+def test_names_in_a_plotly_figure_have_no_tags():
+    figure = plotly_figure(Panel("t", NASTY, NASTY, (Series(NASTY, (1,), (1,)), Series("b", (1,), (1,), kind="bars"))))
     assert "<" not in json.dumps(figure)
 
 
 # --- the page ---
 
 
-def test_the_page_holds_everything_and_escapes_names(store):
-    text = page(store, contents(store), title=NASTY)
+def test_page_is_self_contained_and_escapes_names(store):
+    text = render_report(store, report_artifacts(store), title=NASTY)
     assert "<title>&lt;script&gt;" in text
-    own = text.replace(_plotly(), "")
-    assert "alert(1)</script>" not in own
-    assert own.count("<script") == 3  # the data, plotly, ours
-    assert not re.search(r'(src|href)="(?!#|data:)', own)
-    assert "http" not in own.replace("http-equiv", "")
+    without_plotly = text.replace(_plotly(), "")
+    assert "alert(1)</script>" not in without_plotly
+    assert without_plotly.count("<script") == 3  # the data, plotly, ours
+    assert not re.search(r'(src|href)="(?!#|data:)', without_plotly)
+    assert "http" not in without_plotly.replace("http-equiv", "")
 
 
 def _plotly() -> str:
@@ -158,25 +160,25 @@ def _plotly() -> str:
     return get_plotlyjs()
 
 
-def test_data_cannot_end_the_element_it_stands_in():
-    text = _json(["</script><script>alert(1)</script>"])
+def test_embedded_json_cannot_end_its_script_element():
+    text = embed_json(["</script><script>alert(1)</script>"])
     assert "<" not in text
     assert json.loads(text) == ["</script><script>alert(1)</script>"]
 
 
-def test_a_page_of_nothing_says_what_to_type(tmp_path):
-    text = page(Store(tmp_path), contents(Store(tmp_path)), title="empty")
+def test_page_of_an_empty_store_shows_the_command_to_run(tmp_path):
+    text = render_report(Store(tmp_path), report_artifacts(Store(tmp_path)), title="empty")
     assert "apgcn reproduce table2 --store DIR" in text
     assert len(text) < 100_000  # no plots, no plotly
 
 
-def test_a_page_is_written_whole_or_not_at_all(store, tmp_path, monkeypatch):
-    place = tmp_path / "new" / "report.html"
+def test_page_is_written_completely_or_not_at_all(store, tmp_path, monkeypatch):
+    path = tmp_path / "new" / "report.html"
     with pytest.raises(InvalidInput, match="in a folder that exists"):
-        write_page(place, store, [], title="t")
-    place.parent.mkdir()
-    write_page(place, store, contents(store), title="the first")
-    assert [path.name for path in place.parent.iterdir()] == ["report.html"]
+        write_report(path, store, [], title="t")
+    path.parent.mkdir()
+    write_report(path, store, report_artifacts(store), title="the first")
+    assert [file.name for file in path.parent.iterdir()] == ["report.html"]
 
     def no_space(number):
         raise OSError(28, "No space left on device")
@@ -184,22 +186,22 @@ def test_a_page_is_written_whole_or_not_at_all(store, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", no_space)
         with pytest.raises(OSError, match="No space"):
-            write_page(place, store, contents(store), title="the second")
-    assert [path.name for path in place.parent.iterdir()] == ["report.html"]
-    assert "<title>the first</title>" in place.read_text()
+            write_report(path, store, report_artifacts(store), title="the second")
+    assert [file.name for file in path.parent.iterdir()] == ["report.html"]
+    assert "<title>the first</title>" in path.read_text()
     with pytest.raises(InvalidInput, match="must name a file"):
-        write_page(tmp_path, store, [], title="t")
+        write_report(tmp_path, store, [], title="t")
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InvalidInput, match="must name a file"):
-        write_page(tmp_path / "pipe", store, [], title="t")
+        write_report(tmp_path / "pipe", store, [], title="t")
 
 
-def test_a_page_never_replaces_a_record(store, tmp_path):
+def test_page_never_replaces_a_file_of_the_store(store, tmp_path):
     before = (store.folder / "runs.jsonl").read_bytes()
     (tmp_path / "link.html").symlink_to(store.folder / "runs.jsonl")
-    for place in (store.folder / "runs.jsonl", tmp_path / "link.html", next(store.folder.glob("steps/*.npz"))):
+    for path in (store.folder / "runs.jsonl", tmp_path / "link.html", next(store.folder.glob("steps/*.npz"))):
         with pytest.raises(InvalidInput, match="must not name a file of the store"):
-            write_page(place, store, [], title="t")
+            write_report(path, store, [], title="t")
     assert (store.folder / "runs.jsonl").read_bytes() == before
 
 
@@ -208,25 +210,27 @@ def test_a_page_never_replaces_a_record(store, tmp_path):
 
 @pytest.fixture
 def opened(browser, store, tmp_path):
-    """A function that opens the report; what the console and the network say is gathered."""
+    """A function that opens the report; console messages and requests fail the test."""
     path = tmp_path / "report.html"
-    write_page(path, store, contents(store), title="a report")
-    said: list[str] = []
+    write_report(path, store, report_artifacts(store), title="a report")
+    messages: list[str] = []
 
-    def open_page(**options):
+    def open_report(**options):
         ready = "[...document.querySelectorAll('.plot')].every(plot => plot.data)"
-        return looked_at(browser, path, said, ready=ready, **options)
+        return open_page(browser, path, messages, ready=ready, **options)
 
-    yield open_page
-    assert said == []
+    yield open_report
+    assert messages == []
     for context in browser.contexts:
         context.close()
 
 
-def test_the_browser_shows_cells_and_plots_without_errors_or_requests(opened, store):
+def test_browser_shows_cells_and_plots_without_errors_or_requests(opened, store):
     view = opened()
     cells = view.locator("#table2 tbody tr").first.locator("td").all_inner_texts()
-    mean = 100 * np.mean([record.test_accuracy for record in store.of(RunConfig.from_preset("cora_ml", "apgcn"))])
+    mean = 100 * np.mean(
+        [record.test_accuracy for record in store.records_for(RunConfig.from_preset("cora_ml", "apgcn"))]
+    )
     assert cells[:4] == ["Cora-ML", "AP-GCN", "paper", "4"]
     assert cells[4].startswith(f"{mean:.2f} ± ")
     assert cells[6] == "85.71 ± 0.22**"
@@ -236,31 +240,31 @@ def test_the_browser_shows_cells_and_plots_without_errors_or_requests(opened, st
     assert view.locator("#figure3 .plot svg.main-svg").count() >= 3
 
 
-def test_nasty_names_are_text_in_the_browser(opened):
+def test_markup_in_names_is_text_in_the_browser(opened):
     view = opened()
     assert NASTY in view.locator("#overview tbody").first.inner_text()
     assert view.locator("main script").count() == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_on_a_phone_nothing_runs_out_of_the_page(opened, scheme):
+def test_page_fits_a_phone_screen(opened, scheme):
     view = opened(viewport={"width": 360, "height": 740}, color_scheme=scheme)
-    for part in view.locator("summary").all():
-        part.click()
+    for summary in view.locator("summary").all():
+        summary.click()
     assert view.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_dark_mode_is_dark_and_plots_follow(opened):
+def test_dark_mode_has_dark_plots(opened):
     view = opened(color_scheme="dark")
-    ground = view.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert ground == "rgb(20, 23, 27)"
+    background = view.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert background == "rgb(20, 23, 27)"
     ink = "document.querySelector('.plot').layout.font.color"
     assert view.evaluate(ink) == "#e7eaee"
     view.emulate_media(color_scheme="light")
-    until(view, f"{ink} === '#1b1f24'")
+    wait_until(view, f"{ink} === '#1b1f24'")
 
 
-def test_it_prints_with_everything_unfolded(opened):
+def test_printed_page_has_all_details_open(opened):
     view = opened(color_scheme="dark")
     assert view.evaluate("document.querySelectorAll('details[open]').length") == 0
     assert view.pdf().startswith(b"%PDF")

@@ -1,4 +1,4 @@
-"""What does a table or a figure show? Small tables of content; how they are drawn is decided elsewhere."""
+"""Content of a table or figure: rows, columns, plotted series and notes, independent of the output format."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from string import ascii_lowercase
 from typing import Any, Literal
 
-from apgcn._utils.formatting import printable
+from apgcn._utils.formatting import replace_unprintable
 from apgcn.benchmark.records import Record
 
 Row = Mapping[str, Any]
@@ -15,18 +15,27 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ArtifactColumn:
-    """A column for readers: its heading, and how a row's values become the text of a cell."""
+    """Column of an `ArtifactTable`.
+
+    Parameters
+    ----------
+    heading : str
+    format : function
+        Text of the cell, from the values of a row.
+    is_text : bool
+        Whether the cells are text, aligned to the left. Numbers are aligned to the right.
+    """
 
     heading: str
-    text: Callable[[Row], str]
-    words: bool = False  # aligned to the left
+    format: Callable[[Row], str]
+    is_text: bool = False
 
 
 @dataclass(frozen=True)
 class ArtifactTable:
-    """Rows of values, and columns that show them.
+    """Rows of values, and the columns that display them.
 
-    The values keep all their digits and go into CSV and JSON as they are; a page shows the columns.
+    The values keep all their digits and are written to CSV and JSON as they are; the other formats display the columns.
     """
 
     columns: tuple[ArtifactColumn, ...]
@@ -38,18 +47,23 @@ class ArtifactTable:
 
     @property
     def cells(self) -> list[list[str]]:
-        """What a reader sees, row by row."""
-        return [[printable(column.text(row)) for column in self.columns] for row in self.rows]
+        """Formatted cells, row by row."""
+        return [[replace_unprintable(column.format(row)) for column in self.columns] for row in self.rows]
 
-    def divided(self) -> tuple[ArtifactTable, ArtifactTable]:
-        """The rows that show something of ours, and those that have the paper's number alone: none of their runs."""
-        run = tuple(row for row in self.rows if row.get("runs") != 0)
-        return replace(self, rows=run), replace(self, rows=tuple(row for row in self.rows if row.get("runs") == 0))
+    @property
+    def with_runs(self) -> ArtifactTable:
+        """The rows with results of ours."""
+        return replace(self, rows=tuple(row for row in self.rows if row.get("runs") != 0))
+
+    @property
+    def without_runs(self) -> ArtifactTable:
+        """The rows with the paper's number only, for which nothing was run."""
+        return replace(self, rows=tuple(row for row in self.rows if row.get("runs") == 0))
 
 
 @dataclass(frozen=True)
 class Series:
-    """Values y at x, with half-widths of their intervals where they have one."""
+    """Values y at x, with the half-widths of their confidence intervals where they have one."""
 
     name: str
     x: Sequence[float]
@@ -60,22 +74,34 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes. Where bars and lines stand together, `line_title` names the axis of the lines, on the right."""
+    """One pair of axes. `y2_title` is the title of a second y axis, on the right, for the lines of a bar plot."""
 
     title: str
     x_title: str
     y_title: str
     series: tuple[Series, ...]
     log_x: bool = False
-    line_title: str = ""
+    y2_title: str = ""
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A table or a figure of the paper, as our records have it.
+    """A table or figure of the paper, computed from the records of a store.
 
-    `records` are those that it shows; `origin` is what is behind numbers that are no run's; `notes` say what a reader
-    must know to read it right.
+    Parameters
+    ----------
+    name : str
+        Key in the registry, such as table2.
+    title : str
+    table : ArtifactTable
+    panels : tuple of Panel
+        The plots of a figure.
+    notes : tuple of str
+        Definitions and caveats, displayed below the table.
+    records : tuple of Record
+        The records that the artifact is computed from.
+    provenance : ArtifactTable, optional
+        Hardware, versions and commands of measurements that are not training runs.
     """
 
     name: str
@@ -84,23 +110,23 @@ class Artifact:
     panels: tuple[Panel, ...] = ()
     notes: tuple[str, ...] = ()
     records: tuple[Record, ...] = ()
-    origin: ArtifactTable | None = None
+    provenance: ArtifactTable | None = None
 
     @property
     def heading(self) -> str:
-        """The paper's number where it has one: table2 is Table 2."""
+        """The title after the paper's numbering, where there is one: table2 is Table 2."""
         word, number = self.name.rstrip("0123456789"), self.name.lstrip(ascii_lowercase)
         return f"{word.capitalize()} {number}: {self.title}" if number else f"{word.capitalize()}: {self.title}"
 
-    def without_what_was_not_run(self) -> Artifact:
-        """The same without the rows that have only the paper's number; a note says how many there were."""
-        run, not_run = self.table.divided()
-        if not not_run.rows:
+    def drop_rows_without_runs(self) -> Artifact:
+        """The artifact without the rows that have only the paper's number; a note gives their count."""
+        dropped = len(self.table.without_runs.rows)
+        if not dropped:
             return self
-        note = f"Not run here: {len(not_run.rows)} more of the paper's numbers."
-        return replace(self, table=run, notes=(*self.notes, note))
+        note = f"Not run here: {dropped} more of the paper's numbers."
+        return replace(self, table=self.table.with_runs, notes=(*self.notes, note))
 
     @property
-    def recorded(self) -> bool:
-        """Whether it shows anything of ours: a row of the paper's numbers alone has no runs."""
-        return bool(self.table.divided()[0].rows)
+    def has_runs(self) -> bool:
+        """Whether any row has results of ours."""
+        return bool(self.table.with_runs.rows)

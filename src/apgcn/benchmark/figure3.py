@@ -1,24 +1,35 @@
-"""Figure 3: steps and accuracy against the penalty."""
+"""Figure 3: propagation steps and accuracy against the penalty."""
 
 from __future__ import annotations
 
-from apgcn.benchmark import density, penalty_sweep
+from apgcn.benchmark import penalty_sweep
 from apgcn.benchmark.aggregate import Summary
 from apgcn.benchmark.artifacts import Artifact, ArtifactColumn, ArtifactTable, Panel, Row, Series
 from apgcn.benchmark.config import Scope
-from apgcn.benchmark.formatting import ACCURACY, GRAPH, MODEL, RUNS, STEPS, number, titled
+from apgcn.benchmark.figure2 import MIN_BANDWIDTH, steps_density
+from apgcn.benchmark.formatting import (
+    ACCURACY,
+    BY_SPLIT,
+    GRAPH,
+    MODEL,
+    RUNS,
+    STEPS,
+    format_number,
+    graph_model_title,
+)
 from apgcn.benchmark.records import Record
 from apgcn.benchmark.store import Store
 
-FEWEST = 3  # penalties make a curve
+MIN_PENALTIES = 3  # points of a curve
 
 NOTES = (
-    "A step's price rises from left to right. Accuracy in percent on test nodes, with the paper's kind of interval; "
+    "The penalty increases from left to right. Accuracy in percent on test nodes, with the paper's kind of interval; "
     "all means of a graph are over the same runs.",
-    "K / T is the share of all node-steps that nodes took before they halted. Were halted nodes frozen, no others "
-    "would be computed; as the paper has it, those whom somebody still hears are, too.",
-    "Densities are of each node's K averaged over runs, smoothed by a kernel of 0.15 steps or more.",
-    f"A graph is drawn when it has {FEWEST} penalties or more.",
+    "K / T is the fraction of all node updates that were made before the nodes halted. With frozen halted nodes, no "
+    "others are computed; with the paper's unfrozen ones, a halted node is still updated while a node that has not "
+    "halted receives from it.",
+    f"Densities are of each node's K averaged over runs, with a bandwidth of {MIN_BANDWIDTH} steps or more.",
+    f"A graph is drawn if it has {MIN_PENALTIES} penalties or more.",
 )
 
 COLUMNS = (
@@ -28,44 +39,31 @@ COLUMNS = (
     RUNS,
     STEPS,
     ACCURACY,
-    ArtifactColumn("by split", lambda row: number(row["split_interval"])),
-    ArtifactColumn("on validation nodes", lambda row: number(row["validation_accuracy"])),
+    BY_SPLIT,
+    ArtifactColumn("on validation nodes", lambda row: format_number(row["validation_accuracy"])),
 )
 
 plan = penalty_sweep.plan
 
 
-def content(store: Store, scope: Scope) -> Artifact:
-    """One line per graph and penalty; per graph four panels."""
+def build(store: Store, scope: Scope) -> Artifact:
+    """One row per graph and penalty; four panels per graph."""
     rows: list[Row] = []
     panels: list[Panel] = []
     shown: list[Record] = []
     for dataset in scope.datasets:
-        for model in penalty_sweep.sweeping(scope.models):
-            found = penalty_sweep.swept(store, scope, dataset, model)
-            if len(found) < 2:
+        for model in penalty_sweep.halting_models(scope.models):
+            by_penalty = penalty_sweep.records_by_penalty(store, scope, dataset, model)
+            if len(by_penalty) < 2:
                 continue
-            means = {penalty: Summary.of(records) for penalty, records in found.items()}
-            rows += [_row(dataset, model, penalty, mean) for penalty, mean in means.items()]
-            shown += [record for records in found.values() for record in records]
-            if len(found) < FEWEST:
-                continue
-            title = titled(dataset, model)
-            drawn = [density.smoothed(store, records, name=f"{penalty:g}") for penalty, records in found.items()]
-            panels += [
-                Panel(f"{title}: steps", "K, averaged over runs", "density", tuple(drawn)),
-                _against_penalty(
-                    f"{title}: accuracy",
-                    "test accuracy, %",
-                    {penalty: (mean.accuracy or 0.0, mean.interval) for penalty, mean in means.items()},
-                ),
-                _against_penalty(
-                    f"{title}: mean K",
-                    "K",
-                    {penalty: (mean.steps or 0.0, mean.steps_interval) for penalty, mean in means.items()},
-                ),
-                _against_work(f"{title}: accuracy against steps taken", list(means.values()), _most_steps(found)),
+            summaries = {penalty: Summary.from_records(records) for penalty, records in by_penalty.items()}
+            rows += [
+                {"dataset": dataset, "model": model, "penalty": penalty, **summary.row}
+                for penalty, summary in summaries.items()
             ]
+            shown += [record for records in by_penalty.values() for record in records]
+            if len(by_penalty) >= MIN_PENALTIES:
+                panels += _panels(store, graph_model_title(dataset, model), by_penalty, summaries)
     return Artifact(
         "figure3",
         "steps and accuracy against the penalty",
@@ -76,24 +74,31 @@ def content(store: Store, scope: Scope) -> Artifact:
     )
 
 
-def _most_steps(found: dict[float, list[Record]]) -> int:
-    """T of these runs, the same for all."""
-    return int(next(iter(found.values()))[0].hyperparameters["max_steps"])
-
-
-def _against_work(title: str, means: list[Summary], most: int) -> Panel:
-    """The curve that the paper argues for: what more listening buys."""
-    ordered = sorted(means, key=lambda mean: mean.steps or 0.0)
-    shares = tuple(100 * (mean.steps or 0.0) / most for mean in ordered)
-    accuracies = tuple(mean.accuracy or 0.0 for mean in ordered)
-    series = Series("test accuracy, %", shares, accuracies, tuple(mean.interval for mean in ordered))
-    return Panel(title, "mean K / T, %", "test accuracy, %", (series,))
-
-
-def _row(dataset: str, model: str, penalty: float, mean: Summary) -> Row:
-    return {"dataset": dataset, "model": model, "penalty": penalty, **mean.row}
+def _panels(
+    store: Store, title: str, by_penalty: dict[float, list[Record]], summaries: dict[float, Summary]
+) -> list[Panel]:
+    """Density of K, accuracy against penalty, mean K against penalty, and accuracy against steps."""
+    densities = [steps_density(store, records, name=f"{penalty:g}") for penalty, records in by_penalty.items()]
+    accuracies = {penalty: (summary.accuracy or 0.0, summary.interval) for penalty, summary in summaries.items()}
+    steps = {penalty: (summary.steps or 0.0, summary.steps_interval) for penalty, summary in summaries.items()}
+    max_steps = int(next(iter(by_penalty.values()))[0].hyperparameters["max_steps"])  # the same for all runs
+    return [
+        Panel(f"{title}: steps", "K, averaged over runs", "density", tuple(densities)),
+        _against_penalty(f"{title}: accuracy", "test accuracy, %", accuracies),
+        _against_penalty(f"{title}: mean K", "K", steps),
+        _accuracy_against_steps(f"{title}: accuracy against steps", list(summaries.values()), max_steps),
+    ]
 
 
 def _against_penalty(title: str, y_title: str, values: dict[float, tuple[float, float | None]]) -> Panel:
     ys, half_widths = zip(*values.values(), strict=True)
     return Panel(title, "penalty", y_title, (Series(y_title, tuple(values), ys, half_widths),), log_x=True)
+
+
+def _accuracy_against_steps(title: str, summaries: list[Summary], max_steps: int) -> Panel:
+    """Accuracy against mean K / T: what additional propagation steps gain."""
+    ordered = sorted(summaries, key=lambda summary: summary.steps or 0.0)
+    fractions = tuple(100 * (summary.steps or 0.0) / max_steps for summary in ordered)
+    accuracies = tuple(summary.accuracy or 0.0 for summary in ordered)
+    series = Series("test accuracy, %", fractions, accuracies, tuple(summary.interval for summary in ordered))
+    return Panel(title, "mean K / T, %", "test accuracy, %", (series,))

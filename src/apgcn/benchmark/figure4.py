@@ -1,32 +1,25 @@
-"""Figure 4: accuracy and steps against the number of labels."""
+"""Figure 4: accuracy and propagation steps against the number of labels per class."""
 
 from __future__ import annotations
 
-from apgcn.benchmark import density, penalty_sweep
-from apgcn.benchmark.aggregate import Summary, comparable
-from apgcn.benchmark.artifacts import Artifact, ArtifactColumn, ArtifactTable, Panel, Row, Series
-from apgcn.benchmark.config import PROTOCOL, RunKey, Scope
-from apgcn.benchmark.formatting import ACCURACY, GRAPH, MODEL, RUNS, STEPS, graph_title, model_title, number
+from apgcn.benchmark.aggregate import Summary, restrict_to_common_runs
+from apgcn.benchmark.artifacts import Artifact, ArtifactTable, Panel, Row, Series
+from apgcn.benchmark.config import PROTOCOL_RUNS, RunKey, Scope
+from apgcn.benchmark.figure2 import MIN_BANDWIDTH, steps_density
+from apgcn.benchmark.formatting import ACCURACY, BY_SPLIT, GRAPH, LABELS, MODEL, RUNS, STEPS, graph_title, model_title
+from apgcn.benchmark.penalty_sweep import halting_models
 from apgcn.benchmark.records import Record
 from apgcn.benchmark.store import Store
 
-LABELS = (5, 10, 20, 40, 60)  # the paper shows a curve and names no values
+LABELS_PER_CLASS = (5, 10, 20, 40, 60)  # the paper shows a curve and names no values
 
 NOTES = (
-    "Training nodes a class; all else as in the paper. The paper draws this figure without naming its values. All "
-    "means of a model are over the same runs.",
-    "Densities are of each node's K averaged over runs, smoothed by a kernel of 0.15 steps or more.",
+    "Training nodes per class; all else as in the paper, which draws this figure without naming its values. All means "
+    "of a model are over the same runs.",
+    f"Densities are of each node's K averaged over runs, with a bandwidth of {MIN_BANDWIDTH} steps or more.",
 )
 
-COLUMNS = (
-    GRAPH,
-    MODEL,
-    ArtifactColumn("labels a class", lambda row: str(row["labels"])),
-    RUNS,
-    ACCURACY,
-    ArtifactColumn("by split", lambda row: number(row["split_interval"])),
-    STEPS,
-)
+COLUMNS = (GRAPH, MODEL, LABELS, RUNS, ACCURACY, BY_SPLIT, STEPS)
 
 
 def plan(scope: Scope) -> list[RunKey]:
@@ -34,44 +27,39 @@ def plan(scope: Scope) -> list[RunKey]:
     return [
         key
         for dataset, model in scope.pairs()
-        for labels in LABELS
-        for key in scope.run_config(dataset, model, train_per_class=labels).first_runs(scope.runs or PROTOCOL)
+        for labels in LABELS_PER_CLASS
+        for key in scope.run_config(dataset, model, train_per_class=labels).first_runs(scope.runs or PROTOCOL_RUNS)
     ]
 
 
-def content(store: Store, scope: Scope) -> Artifact:
-    """One line per graph, model and number of labels; per graph the accuracies, and the densities of each model."""
+def build(store: Store, scope: Scope) -> Artifact:
+    """One row per graph, model and number of labels; per graph the accuracies, and the densities of each model."""
     rows: list[Row] = []
     panels: list[Panel] = []
     shown: list[Record] = []
     for dataset in scope.datasets:
         curves: list[Series] = []
-        densities: list[Panel] = []
+        density_panels: list[Panel] = []
         for model in scope.models:
-            if not scope.takes(dataset, model):
+            by_labels = _records_by_labels(store, scope, dataset, model)
+            if len(by_labels) < 2:
                 continue
-            conditions = {labels: scope.run_config(dataset, model, train_per_class=labels) for labels in LABELS}
-            found = comparable({labels: store.of(one, scope.runs) for labels, one in conditions.items()})
-            if len(found) < 2:
-                continue
-            means = {labels: Summary.of(records) for labels, records in found.items()}
-            rows += [_row(dataset, model, labels, mean) for labels, mean in means.items()]
-            shown += [record for records in found.values() for record in records]
-            curves.append(
-                Series(
-                    model_title(model),
-                    tuple(means),
-                    tuple(mean.accuracy or 0.0 for mean in means.values()),
-                    tuple(mean.interval for mean in means.values()),
-                )
-            )
-            if model in penalty_sweep.sweeping(scope.models):
-                drawn = [density.smoothed(store, records, name=f"{labels}") for labels, records in found.items()]
-                title = f"{graph_title(dataset)}: steps of {model_title(model)} by labels a class"
-                densities.append(Panel(title, "K, averaged over runs", "density", tuple(drawn)))
+            summaries = {labels: Summary.from_records(records) for labels, records in by_labels.items()}
+            rows += [
+                {"dataset": dataset, "model": model, "train_per_class": labels, **summary.row}
+                for labels, summary in summaries.items()
+            ]
+            shown += [record for records in by_labels.values() for record in records]
+            accuracies = tuple(summary.accuracy or 0.0 for summary in summaries.values())
+            half_widths = tuple(summary.interval for summary in summaries.values())
+            curves.append(Series(model_title(model), tuple(summaries), accuracies, half_widths))
+            if model in halting_models(scope.models):
+                densities = [steps_density(store, records, name=f"{labels}") for labels, records in by_labels.items()]
+                title = f"{graph_title(dataset)}: steps of {model_title(model)} by labels per class"
+                density_panels.append(Panel(title, "K, averaged over runs", "density", tuple(densities)))
         if curves:
             title = f"{graph_title(dataset)}: accuracy"
-            panels += [Panel(title, "training nodes a class", "test accuracy, %", tuple(curves)), *densities]
+            panels += [Panel(title, "training nodes per class", "test accuracy, %", tuple(curves)), *density_panels]
     return Artifact(
         "figure4",
         "accuracy and steps against the number of labels",
@@ -82,5 +70,11 @@ def content(store: Store, scope: Scope) -> Artifact:
     )
 
 
-def _row(dataset: str, model: str, labels: int, mean: Summary) -> Row:
-    return {"dataset": dataset, "model": model, "labels": labels, **mean.row}
+def _records_by_labels(store: Store, scope: Scope, dataset: str, model: str) -> dict[int, list[Record]]:
+    """Records of every number of labels, restricted to the runs that all of them have."""
+    if not scope.includes(dataset, model):
+        return {}
+    run_configs = {labels: scope.run_config(dataset, model, train_per_class=labels) for labels in LABELS_PER_CLASS}
+    return restrict_to_common_runs(
+        {labels: store.records_for(run_config, scope.runs) for labels, run_config in run_configs.items()}
+    )

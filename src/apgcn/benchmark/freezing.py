@@ -1,74 +1,84 @@
-"""Freezing: what does it cost that a halted node keeps its value? Not in the paper, which only promises the saving."""
+"""Frozen against unfrozen states of halted nodes: steps and test accuracy of both.
+
+The paper does not freeze them and only promises the saving, so it has no such table.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from apgcn._utils.significance import split_half_width
-from apgcn.benchmark import penalty_sweep
-from apgcn.benchmark.aggregate import Summary, comparable
+from apgcn._utils.significance import cluster_bootstrap_half_width
+from apgcn.benchmark.aggregate import Summary, restrict_to_common_runs
 from apgcn.benchmark.artifacts import Artifact, ArtifactColumn, ArtifactTable, Row
-from apgcn.benchmark.config import PROTOCOL, RunKey, Scope
-from apgcn.benchmark.formatting import ACCURACY, GRAPH, MODEL, RUNS, STEPS, number, plus_minus
+from apgcn.benchmark.config import PROTOCOL_RUNS, RunKey, Scope
+from apgcn.benchmark.formatting import ACCURACY, BY_SPLIT, GRAPH, MODEL, RUNS, STEPS, plus_minus
+from apgcn.benchmark.penalty_sweep import halting_models
 from apgcn.benchmark.records import Record
 from apgcn.benchmark.store import Store
 
 NOTES = (
-    "In the paper a node that has halted goes on changing for those who still hear it. Frozen, it keeps its value, and "
-    "nothing is computed for it any more. Both are trained as they are judged, on the same splits from the same "
-    "initialisations.",
-    "The difference is frozen less the paper's, in percentage points, run paired with run; ± resamples whole splits.",
+    "In the paper the state of a halted node is updated for as long as a node that has not halted receives from it "
+    "(unfrozen). Frozen, it stays as it is, and nothing is computed for it any more. Both are trained as they are "
+    "evaluated, on the same splits from the same initialisations.",
+    "The difference is frozen less unfrozen, in percentage points, over paired runs; ± resamples whole splits.",
 )
 
 COLUMNS = (
     GRAPH,
     MODEL,
-    ArtifactColumn("halted nodes", lambda row: "freeze" if row["frozen"] else "go on changing", words=True),
+    ArtifactColumn("halted nodes", lambda row: "frozen" if row["frozen"] else "unfrozen", is_text=True),
     RUNS,
     ACCURACY,
-    ArtifactColumn("by split", lambda row: number(row["split_interval"])),
+    BY_SPLIT,
     STEPS,
     ArtifactColumn("difference", lambda row: plus_minus(row["difference"], row["difference_interval"])),
 )
 
 
 def plan(scope: Scope) -> list[RunKey]:
-    """Every model that halts on every graph, both ways."""
+    """Every model whose nodes halt on every graph, unfrozen and frozen."""
     return [
         key
-        for dataset, model in replace(scope, models=tuple(penalty_sweep.sweeping(scope.models))).pairs()
+        for dataset, model in replace(scope, models=tuple(halting_models(scope.models))).pairs()
         for frozen in (False, True)
-        for key in scope.run_config(dataset, model, freeze_halted=frozen).first_runs(scope.runs or PROTOCOL)
+        for key in scope.run_config(dataset, model, freeze_halted=frozen).first_runs(scope.runs or PROTOCOL_RUNS)
     ]
 
 
-def content(store: Store, scope: Scope) -> Artifact:
-    """Two lines per graph, of the same runs."""
+def build(store: Store, scope: Scope) -> Artifact:
+    """Two rows per graph and model, of the same runs."""
     rows: list[Row] = []
     shown: list[Record] = []
-    for dataset, model in replace(scope, models=tuple(penalty_sweep.sweeping(scope.models))).pairs():
-        conditions = {frozen: scope.run_config(dataset, model, freeze_halted=frozen) for frozen in (False, True)}
-        found = comparable({frozen: store.of(run_config, scope.runs) for frozen, run_config in conditions.items()})
-        if len(found) < 2:
+    for dataset, model in replace(scope, models=tuple(halting_models(scope.models))).pairs():
+        run_configs = {frozen: scope.run_config(dataset, model, freeze_halted=frozen) for frozen in (False, True)}
+        records = restrict_to_common_runs(
+            {frozen: store.records_for(run_config, scope.runs) for frozen, run_config in run_configs.items()}
+        )
+        if len(records) < 2:
             continue
-        for frozen, records in found.items():
-            difference = _difference(found) if frozen else {"difference": None, "difference_interval": None}
-            rows.append({"dataset": dataset, "model": model, "frozen": frozen, **Summary.of(records).row, **difference})
-            shown += records
-    title = "a halted node goes on changing, or keeps its value"
+        difference, half_width = _difference(records)
+        compared = {
+            False: {"difference": None, "difference_interval": None},
+            True: {"difference": difference, "difference_interval": half_width},
+        }
+        for frozen, members in records.items():
+            summary = Summary.from_records(members).row
+            rows.append({"dataset": dataset, "model": model, "frozen": frozen, **summary, **compared[frozen]})
+            shown += members
+    title = "unfrozen and frozen states of halted nodes"
     return Artifact("freezing", title, ArtifactTable(COLUMNS, tuple(rows)), notes=NOTES, records=tuple(shown))
 
 
-def _difference(found: dict[bool, list[Record]]) -> dict[str, float | None]:
-    """Frozen less the paper's, and the half-width of its interval over splits."""
-    changing, frozen = (
+def _difference(records: dict[bool, list[Record]]) -> tuple[float, float | None]:
+    """Mean of frozen less unfrozen accuracy over paired runs, and the half-width of its interval over splits."""
+    unfrozen, frozen = (
         {
             (record.split, record.init): 100 * record.test_accuracy
-            for record in found[which]
+            for record in records[is_frozen]
             if record.test_accuracy is not None
         }
-        for which in (False, True)
+        for is_frozen in (False, True)
     )
-    differences = {run: frozen[run] - changing[run] for run in frozen if run in changing}
-    width = split_half_width(list(differences.values()), [split for split, _ in differences])
-    return {"difference": sum(differences.values()) / len(differences), "difference_interval": width}
+    differences = {run: frozen[run] - unfrozen[run] for run in frozen if run in unfrozen}
+    half_width = cluster_bootstrap_half_width(list(differences.values()), [split for split, _ in differences])
+    return sum(differences.values()) / len(differences), half_width

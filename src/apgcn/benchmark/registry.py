@@ -1,4 +1,7 @@
-"""Which tables and figures are there? A new one is a file beside this one, and a line here."""
+"""Registry of the tables and figures.
+
+A new one is a module beside this one, with `plan(scope)` and `build(store, scope)`, and one line in `ARTIFACTS`.
+"""
 
 from __future__ import annotations
 
@@ -6,143 +9,171 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from apgcn.benchmark import figure2, figure3, figure4, freezing, penalty_sweep, table1, table2, table3, table4, table5
+from apgcn.benchmark import (
+    accuracy_tables,
+    figure2,
+    figure3,
+    figure4,
+    freezing,
+    penalty_sweep,
+    table1,
+    table4,
+    table5,
+)
 from apgcn.benchmark.artifacts import Artifact
-from apgcn.benchmark.config import PROTOCOL, RunKey, Scope
+from apgcn.benchmark.config import PROTOCOL_RUNS, RunKey, Scope
 from apgcn.benchmark.published import AMAZON_GRAPHS, CITATION_GRAPHS, GRAPHS, MODEL_TITLES
 from apgcn.benchmark.store import Store
-from apgcn.data import CATALOGUE, describe
+from apgcn.data import DATASETS, dataset_info
 from apgcn.errors import InvalidInput, UnknownName
-from apgcn.models.presets import KINDS
+from apgcn.models.presets import PRESET_NAMES
 from apgcn.models.registry import MODELS, config_class
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """A table or figure: what must be run for it, and what it then shows.
+class ArtifactSpec:
+    """A table or figure: the runs that it needs, and the function that computes it from their records.
 
-    `graphs` are the paper's; `others` says which graphs of the catalogue it can show besides; `about` is what the
-    models do that it shows, one of `ABOUT`.
+    Parameters
+    ----------
+    name : str
+    graphs : tuple of str
+        The graphs that the paper shows in it.
+    plan : function
+        Run keys of a scope.
+    build : function
+        The artifact, from a store and a scope.
+    measure : function, optional
+        Measures what is not a training run: graph sizes, times of an epoch.
+    models : str
+        The models that it is about, a key of `MODEL_FILTERS`.
+    other_graphs : tuple of str
+        Graphs that it can show besides the paper's.
     """
 
     name: str
     graphs: tuple[str, ...]
     plan: Callable[[Scope], list[RunKey]]
-    content: Callable[[Store, Scope], Artifact]
+    build: Callable[[Store, Scope], Artifact]
     measure: Callable[..., None] | None = None
-    about: str = ""
-    others: tuple[str, ...] = ()
+    models: str = ""
+    other_graphs: tuple[str, ...] = ()
 
-    def takes(self, dataset: str) -> bool:
-        return dataset in self.graphs or dataset in self.others
+    def includes(self, dataset: str) -> bool:
+        return dataset in self.graphs or dataset in self.other_graphs
 
 
-def _trained(models: tuple[str, ...]) -> tuple[str, ...]:
+def _trained_models(models: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(model for model in models if MODELS[model].has_weights)
 
 
-ABOUT: Mapping[str, Callable[[tuple[str, ...]], Sequence[str]]] = MappingProxyType(  # which of some models do that
-    {"": lambda models: models, "halt": penalty_sweep.sweeping, "are trained": _trained}
+MODEL_FILTERS: Mapping[str, Callable[[tuple[str, ...]], Sequence[str]]] = MappingProxyType(
+    {"": lambda models: models, "halts": penalty_sweep.halting_models, "is trained": _trained_models}
 )
 
-EVERY = tuple(CATALOGUE)
-NOT_AMAZON = tuple(name for name in EVERY if name not in AMAZON_GRAPHS)
+_ALL = tuple(DATASETS)
+_NOT_AMAZON = tuple(name for name in _ALL if name not in AMAZON_GRAPHS)
+_FIGURE3 = ("cora_ml", "amazon_computers")
 
-EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
+ARTIFACTS: Mapping[str, ArtifactSpec] = MappingProxyType(
     {
-        experiment.name: experiment
-        for experiment in (
-            Experiment("table1", GRAPHS, table1.plan, table1.content, table1.measure, others=EVERY),
-            Experiment("table2", CITATION_GRAPHS, table2.plan, table2.content, others=NOT_AMAZON),
-            Experiment("table3", AMAZON_GRAPHS, table3.plan, table3.content),
-            Experiment("figure2", GRAPHS, figure2.plan, figure2.content, about="halt", others=EVERY),
-            Experiment("table4", GRAPHS, table4.plan, table4.content, about="halt", others=EVERY),
-            Experiment(
-                "table5", GRAPHS, table5.plan, table5.content, table5.measure, about="are trained", others=EVERY
+        spec.name: spec
+        for spec in (
+            ArtifactSpec("table1", GRAPHS, table1.plan, table1.build, table1.measure, "", _ALL),
+            ArtifactSpec(
+                "table2", CITATION_GRAPHS, accuracy_tables.plan, accuracy_tables.build_table2, None, "", _NOT_AMAZON
             ),
-            Experiment(
-                "figure3",
-                ("cora_ml", "amazon_computers"),
-                figure3.plan,
-                figure3.content,
-                about="halt",
-                others=EVERY,
-            ),
-            Experiment("figure4", ("cora_ml",), figure4.plan, figure4.content, others=EVERY),
-            Experiment("freezing", GRAPHS, freezing.plan, freezing.content, about="halt", others=EVERY),
+            ArtifactSpec("table3", AMAZON_GRAPHS, accuracy_tables.plan, accuracy_tables.build_table3),
+            ArtifactSpec("figure2", GRAPHS, figure2.plan, figure2.build, None, "halts", _ALL),
+            ArtifactSpec("table4", GRAPHS, table4.plan, table4.build, None, "halts", _ALL),
+            ArtifactSpec("table5", GRAPHS, table5.plan, table5.build, table5.measure, "is trained", _ALL),
+            ArtifactSpec("figure3", _FIGURE3, figure3.plan, figure3.build, None, "halts", _ALL),
+            ArtifactSpec("figure4", ("cora_ml",), figure4.plan, figure4.build, None, "", _ALL),
+            ArtifactSpec("freezing", GRAPHS, freezing.plan, freezing.build, None, "halts", _ALL),
         )
     }
 )
 
 
-def chosen(
+def select_artifacts(
     name: str,
     *,
     models: Iterable[str] | None = None,
     datasets: Iterable[str] | None = None,
-    runs: int = PROTOCOL,
-    kind: str | None = None,
-) -> list[tuple[Experiment, Scope]]:
-    """What is asked for by name, `all` being everything; each with the models and graphs it is asked for.
+    runs: int = PROTOCOL_RUNS,
+    preset: str | None = None,
+) -> list[tuple[ArtifactSpec, Scope]]:
+    """Artifacts by name, each with its scope: models, graphs, number of runs and preset.
 
-    Without a choice of models all that exist are meant; without one of graphs, the paper's; without a kind of settings,
-    those behind the paper's tables.
+    Parameters
+    ----------
+    name : str
+        Key of `ARTIFACTS`, or "all".
+    models : names, optional
+        Default: all models.
+    datasets : names, optional
+        Default: the graphs that the paper shows.
+    runs : int
+    preset : str, optional
+        Default: for each model the preset behind the paper's row.
 
     Raises
     ------
     UnknownName, InvalidInput
-        If there is no such experiment, model or graph, or the experiment does not show that graph.
+        If there is no such artifact, model, graph or preset, or if the artifact does not show that graph.
     """
-    if name != "all" and name not in EXPERIMENTS:
-        raise UnknownName("experiment", name, [*EXPERIMENTS, "all"])
-    wanted_models = tuple(MODELS) if models is None else tuple(dict.fromkeys(models))
-    wanted = None if datasets is None else tuple(dict.fromkeys(datasets))
-    for what, given in (("model", wanted_models), ("dataset", wanted)):
-        if given == ():
+    if name != "all" and name not in ARTIFACTS:
+        raise UnknownName("table or figure", name, [*ARTIFACTS, "all"])
+    model_names = tuple(MODELS) if models is None else tuple(dict.fromkeys(models))
+    dataset_names = None if datasets is None else tuple(dict.fromkeys(datasets))
+    for what, names in (("model", model_names), ("dataset", dataset_names)):
+        if names == ():
             raise InvalidInput(f"there must be at least one {what}, got none.")
-    for model in wanted_models:
+    for model in model_names:
         config_class(model)
-    for dataset in wanted or ():
-        describe(dataset)
-        if name != "all" and not EXPERIMENTS[name].takes(dataset):
-            others = [other.name for other in EXPERIMENTS.values() if other.takes(dataset)]
+    for dataset in dataset_names or ():
+        dataset_info(dataset)
+        if name != "all" and not ARTIFACTS[name].includes(dataset):
+            alternatives = [spec.name for spec in ARTIFACTS.values() if spec.includes(dataset)]
             raise InvalidInput(
-                f"{name} shows {', '.join(EXPERIMENTS[name].graphs)}, not {dataset}; that is in {', '.join(others)}."
+                f"{name} shows {', '.join(ARTIFACTS[name].graphs)}, not {dataset}; "
+                f"{dataset} is in {', '.join(alternatives)}."
             )
-    about = "" if name == "all" else EXPERIMENTS[name].about
-    if not ABOUT[about](wanted_models):
-        those = ", ".join(ABOUT[about](tuple(MODELS)))
-        raise InvalidInput(f"{name} is about models that {about}, {those}, but not {', '.join(wanted_models)}.")
-    selected = EXPERIMENTS.values() if name == "all" else [EXPERIMENTS[name]]
-    scopes = []
-    for experiment in selected:
-        graphs = experiment.graphs if wanted is None else tuple(one for one in wanted if experiment.takes(one))
+    condition = "" if name == "all" else ARTIFACTS[name].models
+    if not MODEL_FILTERS[condition](model_names):
+        suitable = ", ".join(MODEL_FILTERS[condition](tuple(MODELS)))
+        raise InvalidInput(f"{name} needs a model that {condition} ({suitable}), got {', '.join(model_names)}.")
+    selected = []
+    for spec in ARTIFACTS.values() if name == "all" else [ARTIFACTS[name]]:
+        graphs = spec.graphs if dataset_names is None else tuple(filter(spec.includes, dataset_names))
         if graphs:
-            scopes.append((experiment, Scope(wanted_models, graphs, runs, kind)))
-    if kind is not None:
-        _check_kind(kind, [scope for _, scope in scopes])
-    return scopes
+            selected.append((spec, Scope(model_names, graphs, runs, preset)))
+    if preset is not None:
+        _check_preset(preset, [scope for _, scope in selected])
+    return selected
 
 
-def _check_kind(kind: str, scopes: list[Scope]) -> None:
-    """Whether any of the models has settings of the kind, in words if not."""
-    if kind not in KINDS:
-        raise UnknownName("kind of settings", kind, KINDS)
+def _check_preset(preset: str, scopes: list[Scope]) -> None:
+    """Raise if the preset does not exist, or if no model has it for these graphs."""
+    if preset not in PRESET_NAMES:
+        raise UnknownName("preset", preset, PRESET_NAMES)
     if not any(pair for scope in scopes for pair in scope.pairs()):
-        raise InvalidInput(f"none of the models has {kind} settings for these graphs; apgcn models says which it has.")
+        raise InvalidInput(
+            f"none of the models has the preset {preset} for these graphs; apgcn models lists the presets."
+        )
 
 
-def everything(store: Store) -> list[tuple[Experiment, Scope]]:
-    """Every experiment with all that a store may have for it: what a report shows."""
+def artifacts_in_store(store: Store) -> list[tuple[ArtifactSpec, Scope]]:
+    """All artifacts, each with every model and graph that the store may have records of."""
     models = tuple(dict.fromkeys([*MODEL_TITLES, *MODELS]))
-    seen = {record.dataset for record in store.records.values()} | set(store.graphs)
-    seen |= {record.dataset for record in store.timings.values()}
+    recorded = {record.dataset for record in store.records.values()} | set(store.graphs)
+    recorded |= {record.dataset for record in store.timings.values()}
     return [
-        (experiment, Scope(models, (*experiment.graphs, *_further(experiment, seen)), runs=None))
-        for experiment in EXPERIMENTS.values()
+        (spec, Scope(models, (*spec.graphs, *_further_graphs(spec, recorded)), runs=None))
+        for spec in ARTIFACTS.values()
     ]
 
 
-def _further(experiment: Experiment, seen: set[str]) -> list[str]:
-    """Graphs that are in the store and not in the paper's experiment."""
-    return [name for name in CATALOGUE if name in seen and name in experiment.others and name not in experiment.graphs]
+def _further_graphs(spec: ArtifactSpec, recorded: set[str]) -> list[str]:
+    """Graphs of the store that the paper's artifact does not have."""
+    return [name for name in DATASETS if name in recorded and name in spec.other_graphs and name not in spec.graphs]

@@ -1,4 +1,4 @@
-"""Table 1: the graphs."""
+"""Table 1: statistics of the graphs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 from apgcn.benchmark.artifacts import Artifact, ArtifactColumn, ArtifactTable, Row
 from apgcn.benchmark.config import RunKey, Scope
-from apgcn.benchmark.formatting import GRAPH, hyperparameters_text, number
-from apgcn.benchmark.graph_cache import cleaned
+from apgcn.benchmark.formatting import COMMAND, GRAPH, VERDICT, VERSIONS, format_hyperparameters, format_number
 from apgcn.benchmark.published import TABLE1
 from apgcn.benchmark.records import GraphRecord
 from apgcn.benchmark.store import Store
+from apgcn.benchmark.worker import cleaned_graph
 from apgcn.training.outputs import versions
 
 COUNTS = ("classes", "features", "nodes", "edges")
@@ -26,29 +26,25 @@ COLUMNS = (
     ArtifactColumn("features", lambda row: f"{row['features']:,}"),
     ArtifactColumn("nodes", lambda row: f"{row['nodes']:,}"),
     ArtifactColumn("edges", lambda row: f"{row['edges']:,}"),
-    ArtifactColumn("degree", lambda row: number(row["degree"])),
-    ArtifactColumn("paper's degree", lambda row: number(row["paper_degree"])),
-    ArtifactColumn("verdict", lambda row: row["verdict"], words=True),
+    ArtifactColumn("degree", lambda row: format_number(row["degree"])),
+    ArtifactColumn("paper's degree", lambda row: format_number(row["paper_degree"])),
+    VERDICT,
 )
 
-ORIGIN = (
-    GRAPH,
-    ArtifactColumn("versions", lambda row: row["versions"], words=True),
-    ArtifactColumn("command", lambda row: row["command"], words=True),
-)
+PROVENANCE = (GRAPH, VERSIONS, COMMAND)
 
 
 def plan(scope: Scope) -> list[RunKey]:
-    """Nothing is trained."""
+    """No runs: nothing is trained."""
     return []
 
 
 def measure(store: Store, scope: Scope, *, device: str, command: str) -> None:
-    """Count the graphs that were not counted yet."""
+    """Count nodes, edges, features and classes of the graphs that the store does not have yet."""
     for dataset in scope.datasets:
         if dataset not in store.graphs:
-            graph = cleaned(dataset)
-            store.keep_graph(
+            graph = cleaned_graph(dataset)
+            store.add_graph(
                 GraphRecord(
                     key=dataset,
                     classes=graph.num_classes,
@@ -61,15 +57,15 @@ def measure(store: Store, scope: Scope, *, device: str, command: str) -> None:
             )
 
 
-def content(store: Store, scope: Scope) -> Artifact:
-    """What we count beside what the paper prints."""
+def build(store: Store, scope: Scope) -> Artifact:
+    """Our counts beside the paper's."""
     graphs = [store.graphs[dataset] for dataset in scope.datasets if dataset in store.graphs]
-    origin = tuple(
-        {"dataset": graph.key, "versions": hyperparameters_text(graph.versions), "command": graph.command}
+    provenance = tuple(
+        {"dataset": graph.key, "versions": format_hyperparameters(graph.versions), "command": graph.command}
         for graph in graphs
     )
     table = ArtifactTable(COLUMNS, tuple(map(_row, graphs)))
-    return Artifact("table1", "the graphs", table, notes=NOTES, origin=ArtifactTable(ORIGIN, origin))
+    return Artifact("table1", "the graphs", table, notes=NOTES, provenance=ArtifactTable(PROVENANCE, provenance))
 
 
 def _row(graph: GraphRecord) -> Row:

@@ -4,67 +4,77 @@ from __future__ import annotations
 
 from apgcn.benchmark.artifacts import Artifact, ArtifactColumn, ArtifactTable, Row
 from apgcn.benchmark.config import RunKey, Scope
-from apgcn.benchmark.formatting import GRAPH, MODEL, hyperparameters_text, number
+from apgcn.benchmark.formatting import (
+    COMMAND,
+    GRAPH,
+    HYPERPARAMETERS,
+    MODEL,
+    PRESET,
+    VERDICT,
+    VERSIONS,
+    format_hyperparameters,
+    format_number,
+)
 from apgcn.benchmark.published import TABLE5, TIMED_MODELS
 from apgcn.benchmark.records import TimingRecord, timing_key
 from apgcn.benchmark.store import Store
-from apgcn.benchmark.timing import TIMED, WARM_UP, timed
+from apgcn.benchmark.worker import TIMED_EPOCHS, WARM_UP_EPOCHS, time_epoch
 from apgcn.models.registry import MODELS
-from apgcn.ops.devices import hardware, resolve
+from apgcn.ops.devices import hardware, resolve_device
 
 NOTES = (
-    "An epoch is a training step and an evaluation of one run alone (a pack of one), one thread on a CPU; medians over "
-    f"{TIMED} epochs after {WARM_UP} that do not count, and their quartiles.",
+    "An epoch is a training step and an evaluation of a single run, with one thread on a CPU; medians over "
+    f"{TIMED_EPOCHS} epochs after {WARM_UP_EPOCHS} warm-up epochs, and their quartiles.",
     "A model without weights has no epochs and is not here.",
-    "A median does not see that AP-GCN's halting unit learns on every fifth epoch only, which makes that one longer.",
-    "Timed once per hardware and store: remove timings.log to time again, on a machine that does nothing else.",
+    "The median does not show that every fifth epoch of AP-GCN, which updates the halting unit, takes longer.",
+    "Timed once per hardware and store: remove timings.log to time again, on an otherwise idle machine.",
     "The paper does not name its GPU: compare models within one column, not our column with the paper's.",
 )
 
 COLUMNS = (
     GRAPH,
     MODEL,
-    ArtifactColumn("hyperparameters", lambda row: row["settings_kind"], words=True),
-    ArtifactColumn("ours, ms", lambda row: number(row["epoch_ms"], 1)),
+    PRESET,
+    ArtifactColumn("ours, ms", lambda row: format_number(row["epoch_ms"], 1)),
     ArtifactColumn("quartiles", lambda row: f"{row['epoch_low']:.1f} to {row['epoch_high']:.1f}"),
-    ArtifactColumn("step alone", lambda row: number(row["step_ms"], 1)),
-    ArtifactColumn("paper, ms", lambda row: number(row["paper_ms"], 1)),
-    ArtifactColumn("ours / paper", lambda row: number(row["ratio"])),
-    ArtifactColumn("verdict", lambda row: row["verdict"], words=True),
-    ArtifactColumn("hardware", lambda row: row["hardware"], words=True),
+    ArtifactColumn("step alone", lambda row: format_number(row["step_ms"], 1)),
+    ArtifactColumn("paper, ms", lambda row: format_number(row["paper_ms"], 1)),
+    ArtifactColumn("ours / paper", lambda row: format_number(row["ratio"])),
+    VERDICT,
+    ArtifactColumn("hardware", lambda row: row["hardware"], is_text=True),
 )
 
-ORIGIN = (
+PROVENANCE = (
     GRAPH,
     MODEL,
-    ArtifactColumn("hyperparameters", lambda row: row["hyperparameters"], words=True),
-    ArtifactColumn("hardware", lambda row: f"{row['hardware']} ({row['device']})", words=True),
-    ArtifactColumn("versions", lambda row: row["versions"], words=True),
-    ArtifactColumn("command", lambda row: row["command"], words=True),
+    HYPERPARAMETERS,
+    ArtifactColumn("hardware", lambda row: f"{row['hardware']} ({row['device']})", is_text=True),
+    VERSIONS,
+    COMMAND,
 )
 
 
 def plan(scope: Scope) -> list[RunKey]:
-    """Nothing is trained to its end."""
+    """No runs: a few epochs are timed instead, by `measure`."""
     return []
 
 
 def measure(store: Store, scope: Scope, *, device: str, command: str) -> None:
-    """Time the models and graphs that were not timed on this hardware yet, one after the other."""
-    place = hardware(resolve(device))
+    """Time the models and graphs that the store has no times of on this hardware, one after the other."""
+    device_name = hardware(resolve_device(device))
     for dataset, model in scope.pairs():
         run_config = scope.run_config(dataset, model)
-        if MODELS[model].has_weights and timing_key(run_config, place) not in store.timings:
-            store.keep_timing(timed(run_config, device=device, command=command))
+        if MODELS[model].has_weights and timing_key(run_config, device_name) not in store.timings:
+            store.add_timing(time_epoch(run_config, device=device, command=command))
 
 
-def content(store: Store, scope: Scope) -> Artifact:
-    """Ours beside the paper's."""
+def build(store: Store, scope: Scope) -> Artifact:
+    """Our times beside the paper's."""
     rows: list[Row] = [
         {
             "dataset": record.dataset,
             "model": record.model,
-            "settings_kind": scope.kind or record.run_config.kind,
+            "preset": scope.preset or record.run_config.preset,
             "epoch_ms": record.epoch_ms,
             "epoch_low": record.epoch_low,
             "epoch_high": record.epoch_high,
@@ -75,19 +85,19 @@ def content(store: Store, scope: Scope) -> Artifact:
             "verdict": "other hardware" if _ratio(record) else "not in the paper",
             "hardware": record.hardware,
             "device": record.device,
-            "hyperparameters": hyperparameters_text(record.hyperparameters),
-            "versions": hyperparameters_text(record.versions),
+            "hyperparameters": format_hyperparameters(record.hyperparameters),
+            "versions": format_hyperparameters(record.versions),
             "command": record.command,
         }
         for dataset in scope.datasets
-        for model in sorted(scope.models, key=_order)
-        if scope.takes(dataset, model)
+        for model in sorted(scope.models, key=_paper_order)
+        if scope.includes(dataset, model)
         for record in store.timings.values()
         if (record.dataset, record.model) == (dataset, model)
-        and (scope.kind is None or record.run_config == scope.run_config(dataset, model))
+        and (scope.preset is None or record.run_config == scope.run_config(dataset, model))
     ]
-    table, origin = ArtifactTable(COLUMNS, tuple(rows)), ArtifactTable(ORIGIN, tuple(rows))
-    return Artifact("table5", "milliseconds per epoch", table, notes=NOTES, origin=origin)
+    table, provenance = ArtifactTable(COLUMNS, tuple(rows)), ArtifactTable(PROVENANCE, tuple(rows))
+    return Artifact("table5", "milliseconds per epoch", table, notes=NOTES, provenance=provenance)
 
 
 def _ratio(record: TimingRecord) -> float | None:
@@ -95,5 +105,6 @@ def _ratio(record: TimingRecord) -> float | None:
     return record.epoch_ms / paper if paper else None
 
 
-def _order(model: str) -> int:
+def _paper_order(model: str) -> int:
+    """Position of a model in the paper's table; models that it does not have come last."""
     return TIMED_MODELS.index(model) if model in TIMED_MODELS else len(TIMED_MODELS)

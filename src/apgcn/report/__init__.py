@@ -1,1 +1,6 @@
-"""From records to what people read: text for papers and spreadsheets, and one page to look at."""
+"""Reports for readers, computed from records and trained models.
+
+`sections` selects the tables and figures of a store; `csv`, `latex` and `markdown` write them as text, `html` as a page
+with the plots of `plots`. `explain` writes the page about one trained model: its graph, and the propagation steps of
+every node. `page` renders both pages as single files that load nothing from the network.
+"""

@@ -1,71 +1,67 @@
-"""One page to look at: a file that holds all it needs and asks the network for nothing."""
+"""The report of a store as an HTML page."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from apgcn import __version__
-from apgcn._utils.atomic import file_to_write, write_whole
+from apgcn._utils.atomic import atomic_write, resolve_output_file
 from apgcn.benchmark.artifacts import Artifact
 from apgcn.benchmark.store import Store
 from apgcn.errors import InvalidInput, MissingPackage
-from apgcn.report.plots import drawn, plotly_script
-from apgcn.report.provenance import behind, usual_settings
+from apgcn.report.page import render_page
+from apgcn.report.plots import plotly_figure, plotly_js
+from apgcn.report.sections import format_defaults, provenance
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 
 
-def page(store: Store, artifacts: Sequence[Artifact], *, title: str) -> str:
-    """The page as HTML. All that comes from records is escaped."""
-    shown = [_section(artifact) for artifact in artifacts]
-    figures = [panel.pop("figure") for section in shown for panel in section["panels"]]
-    for number, panel in enumerate(panel for section in shown for panel in section["panels"]):
-        panel["number"] = number
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            title=title,
-            version=__version__,
-            runs=len(store.records),
-            sections=shown,
-            glance=_glance(artifacts),
-            style=_markup((HERE / "page.css").read_text(encoding="utf-8")),
-            script=_markup((HERE / "page.js").read_text(encoding="utf-8")),
-            plotly=_markup(plotly_script() if figures else ""),
-            figures=_markup(_json(figures)),
-        )
+def render_report(store: Store, artifacts: Sequence[Artifact], *, title: str) -> str:
+    """The report as HTML: a section for each artifact, with its plots, tables, notes and provenance."""
+    figures: list[dict[str, Any]] = []
+    sections = [_section(artifact, figures) for artifact in artifacts]
+    body = _template().render(
+        title=title,
+        version=__version__,
+        runs=len(store.records),
+        sections=sections,
+        highlights=_highlights(artifacts),
+    )
+    return render_page(
+        FOLDER, title=title, body=body, payload={"figures": figures}, libraries=[plotly_js()] if figures else []
     )
 
 
-def write_page(path: Path, store: Store, artifacts: Sequence[Artifact], *, title: str) -> None:
-    """Write the page whole or not at all; a page that is there is replaced."""
-    path = file_to_write(path, option="--html", example="report.html")
+def write_report(path: Path, store: Store, artifacts: Sequence[Artifact], *, title: str) -> None:
+    """Write the report to a file, completely or not at all; an existing file is replaced."""
+    path = resolve_output_file(path, option="--html", example="report.html")
     if path in store.files:
         raise InvalidInput(f"--html must not name a file of the store, but {path} is one; name another one.")
-    text = page(store, artifacts, title=title)
-    write_whole(path, lambda file: file.write(text.encode()))
+    text = render_report(store, artifacts, title=title)
+    atomic_write(path, lambda file: file.write(text.encode()))
 
 
-def _section(artifact: Artifact) -> dict[str, Any]:
-    run, not_run = artifact.table.divided()
+def _section(artifact: Artifact, figures: list[dict[str, Any]]) -> dict[str, Any]:
+    """Values of an artifact for the template; the plots are appended to `figures`, and referred to by their index."""
+    panels = [panel for panel in artifact.panels if panel.series]
+    plots = [{"title": panel.title, "figure": len(figures) + place} for place, panel in enumerate(panels)]
+    figures += map(plotly_figure, panels)
     return {
         "name": artifact.name,
         "heading": artifact.heading,
-        "table": run,
-        "not_run": not_run,
+        "table": artifact.table.with_runs,
+        "not_run": artifact.table.without_runs,
         "notes": artifact.notes,
-        "panels": [{"title": panel.title, "figure": drawn(panel)} for panel in artifact.panels if panel.series],
-        "behind": behind(artifact.records) if artifact.records else artifact.origin,
-        "usual": usual_settings(artifact.records),
+        "plots": plots,
+        "provenance": provenance(artifact.records) if artifact.records else artifact.provenance,
+        "defaults": format_defaults(artifact.records),
     }
 
 
-def _glance(artifacts: Sequence[Artifact]) -> list[dict[str, Any]]:
-    """AP-GCN on every graph, in a few words, for the top of the page."""
+def _highlights(artifacts: Sequence[Artifact]) -> list[dict[str, Any]]:
+    """AP-GCN's rows of Tables 2 and 3 with runs, for the top of the page."""
     return [
         {**row, "cells": dict(zip(artifact.table.headings, cells, strict=True))}
         for artifact in artifacts
@@ -75,23 +71,12 @@ def _glance(artifacts: Sequence[Artifact]) -> list[dict[str, Any]]:
     ]
 
 
-def _json(value: Any) -> str:
-    """JSON that may stand in a script element: nothing in it can end the element."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def _environment() -> Any:
+def _template() -> Any:
+    """The template of the body, which escapes everything that comes from records."""
     try:
         import jinja2
     except ImportError as error:
         raise MissingPackage('an HTML report needs plotly and jinja2: pip install "apgcn[report]"') from error
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-
-
-def _markup(text: str) -> Any:
-    """Text of ours that is code, not to be escaped."""
-    from markupsafe import Markup
-
-    return Markup(text)
+    loader = jinja2.FileSystemLoader(FOLDER)
+    environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.get_template("page.html")

@@ -1,4 +1,4 @@
-"""Exhibits as LaTeX tables."""
+"""Artifacts as LaTeX tables."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ SPECIAL = {
 }
 
 
-def latex(artifacts: Iterable[Artifact]) -> str:
-    """One `table` per exhibit; the notes stand above it as comments."""
+def to_latex(artifacts: Iterable[Artifact]) -> str:
+    """One `table` environment per artifact; its notes are comments above it."""
     return "\n\n".join(map(_table, artifacts))
 
 
 def _table(artifact: Artifact) -> str:
     table = artifact.table
-    alignment = "".join("l" if column.words else "r" for column in table.columns)
+    alignment = "".join("l" if column.is_text else "r" for column in table.columns)
     lines = [
         *(f"% {' '.join(note.split())}" for note in artifact.notes),
         r"\begin{table}[t]",
         r"\centering",
-        rf"\caption{{{escaped(artifact.title[0].upper() + artifact.title[1:])}.}}",
+        rf"\caption{{{escape(artifact.title[0].upper() + artifact.title[1:])}.}}",
         rf"\label{{tab:{artifact.name}}}",
         rf"\begin{{tabular}}{{{alignment}}}",
         _row(table.headings),
@@ -46,14 +46,14 @@ def _table(artifact: Artifact) -> str:
 
 
 def _row(cells: Iterable[str]) -> str:
-    row = " & ".join(map(escaped, cells))
+    row = " & ".join(map(escape, cells))
     return rf"{'{}' if row[:1] in ('[', '*') else ''}{row} \\"  # after \\ a bracket or star would be an argument
 
 
-def escaped(text: str) -> str:
-    r"""Text that LaTeX takes for text.
+def escape(text: str) -> str:
+    r"""Text with LaTeX's special characters escaped, on one line.
 
-    >>> print(escaped("85.44 ± 0.25 at 5 % of a_b"))
+    >>> print(escape("85.44 ± 0.25 at 5 % of a_b"))
     85.44 $\pm$ 0.25 at 5 \% of a\_b
     """
     return "".join(SPECIAL.get(letter, letter) for letter in " ".join(text.split()))

@@ -1,4 +1,4 @@
-"""Exhibits as Markdown."""
+"""Artifacts as Markdown."""
 
 from __future__ import annotations
 
@@ -7,34 +7,35 @@ from collections.abc import Iterable
 from apgcn.benchmark.artifacts import Artifact, ArtifactTable
 
 
-def markdown(artifacts: Iterable[Artifact]) -> str:
-    """Every exhibit under a heading of its own, with its notes."""
+def to_markdown(artifacts: Iterable[Artifact]) -> str:
+    """Every artifact under its heading: the table, then its notes."""
     return "\n\n".join(
-        "\n\n".join([f"## {_plain(artifact.heading)}", markdown_table(artifact.table), *map(_plain, artifact.notes)])
+        "\n\n".join([f"## {escape(artifact.heading)}", markdown_table(artifact.table), *map(escape, artifact.notes)])
         for artifact in artifacts
     )
 
 
 def markdown_table(table: ArtifactTable) -> str:
-    """The columns that readers see.
+    r"""The columns of a table, with its cells formatted.
 
     >>> from apgcn.benchmark.artifacts import ArtifactColumn
-    >>> columns = (ArtifactColumn("model", lambda row: row["model"], words=True), ArtifactColumn("runs", lambda row: str(row["runs"])))
-    >>> print(markdown_table(ArtifactTable(columns, ({"model": "a|b", "runs": 3},))))
+    >>> model = ArtifactColumn("model", lambda row: row["model"], is_text=True)
+    >>> runs = ArtifactColumn("runs", lambda row: str(row["runs"]))
+    >>> print(markdown_table(ArtifactTable((model, runs), ({"model": "a|b", "runs": 3},))))
     | model | runs |
     |---|--:|
-    | a\\|b | 3 |
+    | a\|b | 3 |
     """
-    lines = [_line(table.headings), "|" + "|".join("---" if column.words else "--:" for column in table.columns) + "|"]
-    return "\n".join([*lines, *(_line(cells) for cells in table.cells)])
+    alignment = "|".join("---" if column.is_text else "--:" for column in table.columns)
+    return "\n".join([_row(table.headings), f"|{alignment}|", *map(_row, table.cells)])
 
 
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(map(_plain, cells))} |"
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(map(escape, cells))} |"
 
 
-def _plain(text: str) -> str:
-    """Text that Markdown takes for text, on one line."""
+def escape(text: str) -> str:
+    """Text with Markdown's special characters escaped, on one line."""
     for mark in "\\|*_`<[~$&":
         text = text.replace(mark, f"\\{mark}")
     return " ".join(text.split())

@@ -1,39 +1,39 @@
 "use strict";
 (() => {
-  const figures = JSON.parse(document.getElementById("figures").textContent);
+  const { figures } = JSON.parse(document.getElementById("data").textContent);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
-  // Axes and letters take the colours of the page; on paper it is light.
-  const colours = (onPaper) => {
-    const night = dark.matches && !onPaper;
-    const ink = night ? "#e7eaee" : "#1b1f24";
-    const rule = night ? "#353c45" : "#d9dde3";
+  // Axes and text have the colours of the page; a printed page is always light.
+  const colours = (printing) => {
+    const isDark = dark.matches && !printing;
+    const ink = isDark ? "#e7eaee" : "#1b1f24";
+    const rule = isDark ? "#353c45" : "#d9dde3";
     const axis = { gridcolor: rule, linecolor: rule, zerolinecolor: rule, tickfont: { color: ink } };
     return { font: { color: ink }, xaxis: axis, yaxis: axis, yaxis2: axis };
   };
-  const merged = (layout, added) => ({
+  const merge = (layout, added) => ({
     ...layout,
     font: { ...layout.font, ...added.font },
     xaxis: { ...layout.xaxis, ...added.xaxis },
     yaxis: { ...layout.yaxis, ...added.yaxis },
     ...(layout.yaxis2 && { yaxis2: { ...layout.yaxis2, ...added.yaxis2 } }),
   });
-  const draw = (place, onPaper) => {
-    const { data, layout } = figures[place.dataset.figure];
+  const draw = (element, printing) => {
+    const { data, layout } = figures[element.dataset.figure];
     const options = { responsive: true, displaylogo: false, displayModeBar: false };
-    return Plotly.react(place, data, merged(layout, colours(onPaper)), options);
+    return Plotly.react(element, data, merge(layout, colours(printing)), options);
   };
-  const all = () => document.querySelectorAll(".plot");
-  const redraw = (onPaper) => all().forEach((place) => draw(place, onPaper));
+  const plots = () => document.querySelectorAll(".plot");
+  const redraw = (printing) => plots().forEach((element) => draw(element, printing));
 
   redraw(false);
   dark.addEventListener("change", () => redraw(false));
   window.addEventListener("beforeprint", () => {
-    document.querySelectorAll("details").forEach((part) => { part.dataset.was = part.open ? "open" : ""; part.open = true; });
+    document.querySelectorAll("details").forEach((details) => { details.dataset.was = details.open ? "open" : ""; details.open = true; });
     redraw(true);
   });
   window.addEventListener("afterprint", () => {
-    document.querySelectorAll("details").forEach((part) => { part.open = part.dataset.was === "open"; });
+    document.querySelectorAll("details").forEach((details) => { details.open = details.dataset.was === "open"; });
     redraw(false);
   });
 })();

@@ -1,4 +1,4 @@
-"""How is a panel drawn? As a plotly figure, in colours that stand out on light and on dark."""
+"""Panels as plotly figures, in colours that stand out on a light and on a dark background."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from apgcn.errors import MissingPackage
 COLOURS = ("#4c8bf5", "#e8684a", "#2fa36b", "#b07cd8", "#d9a400", "#2bb3c0", "#d85c9e")
 
 
-def drawn(panel: Panel) -> dict[str, Any]:
+def plotly_figure(panel: Panel) -> dict[str, Any]:
     """The plotly figure of a panel as JSON values.
 
-    Names are text: plotly would read tags in them.
+    Titles and names are escaped, because plotly interprets tags in them.
     """
-    go = _plotly()
-    figure = go.Figure()
+    graph_objects = _import_plotly()
+    is_single = len(panel.series) == 1
+    figure = graph_objects.Figure()
     for number, series in enumerate(panel.series):
-        figure.add_trace(_trace(go, series, COLOURS[number % len(COLOURS)], several=len(panel.series) > 1))
+        figure.add_trace(_trace(graph_objects, series, COLOURS[number % len(COLOURS)], is_single=is_single))
     figure.update_layout(
         template="none",
         paper_bgcolor="rgba(0,0,0,0)",
@@ -35,9 +36,9 @@ def drawn(panel: Panel) -> dict[str, Any]:
     figure.update_yaxes(
         title_text=escape(panel.y_title), automargin=True, rangemode="tozero" if _has_bars(panel) else None
     )
-    if panel.line_title:
+    if panel.y2_title:
         figure.update_traces(yaxis="y2", selector={"type": "scatter"})
-        right = {
+        right_axis = {
             "overlaying": "y",
             "side": "right",
             "showgrid": False,
@@ -45,20 +46,20 @@ def drawn(panel: Panel) -> dict[str, Any]:
             "rangemode": "tozero",
             "automargin": True,
         }
-        figure.update_layout(yaxis2={"title": {"text": escape(panel.line_title)}, **right})
+        figure.update_layout(yaxis2={"title": {"text": escape(panel.y2_title)}, **right_axis})
     if panel.log_x:
         ticks = sorted({x for series in panel.series for x in series.x})
         figure.update_xaxes(tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks], tickangle=-45)
     elif _has_bars(panel):
         figure.update_xaxes(dtick=1)
-    return _plain(figure.to_plotly_json())
+    return _as_json_values(figure.to_plotly_json())
 
 
 def _has_bars(panel: Panel) -> bool:
     return any(series.kind == "bars" for series in panel.series)
 
 
-def _trace(go: Any, series: Series, colour: str, *, several: bool) -> Any:
+def _trace(graph_objects: Any, series: Series, colour: str, *, is_single: bool) -> Any:
     common = {
         "name": escape(series.name),
         "x": list(series.x),
@@ -66,38 +67,38 @@ def _trace(go: Any, series: Series, colour: str, *, several: bool) -> Any:
         "hovertemplate": "%{x:.3~g}: %{y:.4~g}",
     }
     if series.kind == "bars":
-        return go.Bar(**common, marker={"color": colour, "opacity": 0.55})
-    few = len(series.x) < 20
-    spread = None
+        return graph_objects.Bar(**common, marker={"color": colour, "opacity": 0.55})
+    has_markers = len(series.x) < 20
+    error_bars = None
     if series.half_widths and any(width is not None for width in series.half_widths):
-        spread = {"type": "data", "array": [width or 0.0 for width in series.half_widths], "thickness": 1}
-    return go.Scatter(
+        error_bars = {"type": "data", "array": [width or 0.0 for width in series.half_widths], "thickness": 1}
+    return graph_objects.Scatter(
         **common,
-        mode="lines+markers" if few else "lines",
+        mode="lines+markers" if has_markers else "lines",
         line={"color": colour, "width": 2, "shape": "linear"},
-        error_y=spread,
-        fill="tozeroy" if not few and not several else None,
+        error_y=error_bars,
+        fill="tozeroy" if is_single and not has_markers else None,
     )
 
 
-def _plain(value: Any) -> Any:
+def _as_json_values(value: Any) -> Any:
     """Plotly's containers as lists and dictionaries."""
     if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
+        return {name: _as_json_values(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [_as_json_values(inner) for inner in value]
     return value
 
 
-def plotly_script() -> str:
-    """The JavaScript that draws, to go into the page."""
-    _plotly()
+def plotly_js() -> str:
+    """The JavaScript of plotly, for inclusion in a page."""
+    _import_plotly()
     from plotly.offline import get_plotlyjs
 
     return get_plotlyjs()
 
 
-def _plotly() -> Any:
+def _import_plotly() -> Any:
     try:
         import plotly.graph_objects
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""How long do many trainings take, from the start of the workers to the end of the last run?"""
+"""Wall-clock time of complete trainings, workers' start-up included, and of imports."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from apgcn.benchmark.executors import Executor, ProcessExecutor, Report, SerialExecutor
+from apgcn.benchmark.executors import Executor, ProcessExecutor, ReportProgress, SerialExecutor
 from apgcn.benchmark.graph_cache import cleaned
-from apgcn.ops.devices import peak_memory, resolve
-from apgcn.training.batching import evenly, train
+from apgcn.ops.devices import peak_memory, resolve_device
+from apgcn.training.batching import split_evenly, train
 from apgcn.training.config import preset_config
 from apgcn.training.runs import benchmark_runs
 
+IMPORT_REPEATS = 3  # the fastest counts
+
 
 @dataclass(frozen=True)
-class Whole:
-    """Runs of AP-GCN with the paper's settings, trained until each has stopped.
+class TrainingTime:
+    """Seconds and peak memory of AP-GCN runs with the paper's preset, trained until each has stopped.
 
-    `memory` is the most that was taken, in bytes: of the GPU, or of the largest worker.
+    `memory` is in bytes: of the GPU, or of the worker with the largest peak.
     """
 
     dataset: str
@@ -36,20 +38,20 @@ class Whole:
     memory: int
 
 
-def timed_trainings(dataset: str, runs: int, *, device: str, workers: int) -> Whole:
-    """Train them: on a GPU as one pack if they fit, on a processor shared by so many workers, a thread each."""
-    if resolve(device).type == "cuda":
+def time_trainings(dataset: str, runs: int, *, device: str, workers: int) -> TrainingTime:
+    """Train runs of the protocol: on a GPU in one batch if it fits, on a CPU in `workers` processes of one thread."""
+    if resolve_device(device).type == "cuda":
         workers = 1
-    parts = evenly(range(runs), most=-(-runs // workers))
+    shares = split_evenly(range(runs), max_size=-(-runs // workers))
     cleaned(dataset)
     started = time.perf_counter()
     executor: Executor = SerialExecutor() if workers == 1 else ProcessExecutor(workers)
-    items = [(dataset, numbers, device) for numbers in parts]
-    found = [outcome for _, outcome in executor.run(_trained, items, lambda item, share: None)]
+    items = [(dataset, numbers, device) for numbers in shares]
+    outcomes = [outcome for _, outcome in executor.run(_train_share, items, lambda item, fraction: None)]
     seconds = time.perf_counter() - started
-    epochs = np.concatenate([one[0] for one in found])
-    accuracies = np.concatenate([one[1] for one in found])
-    return Whole(
+    epochs = np.concatenate([outcome.epochs for outcome in outcomes])
+    accuracies = np.concatenate([outcome.accuracies for outcome in outcomes])
+    return TrainingTime(
         dataset=dataset,
         runs=runs,
         workers=workers,
@@ -57,45 +59,54 @@ def timed_trainings(dataset: str, runs: int, *, device: str, workers: int) -> Wh
         epochs_mean=float(epochs.mean()),
         epochs_max=int(epochs.max()),
         accuracy_mean=float(accuracies.mean()),
-        memory=max(one[2] for one in found),
+        memory=max(outcome.memory for outcome in outcomes),
     )
 
 
-def _trained(part: tuple[str, list[int], str], report: Report) -> tuple[np.ndarray, np.ndarray, int]:
-    """Epochs and accuracies of some of the runs, and the most memory that was taken."""
-    dataset, numbers, device = part
+class _Outcome(NamedTuple):
+    """Epochs and test accuracies, one per run, and the peak memory in bytes."""
+
+    epochs: np.ndarray
+    accuracies: np.ndarray
+    memory: int
+
+
+def _train_share(item: tuple[str, list[int], str], report: ReportProgress) -> _Outcome:
+    """Train one worker's share of the runs."""
+    dataset, numbers, device = item
     graph = cleaned(dataset)
     runs = benchmark_runs(graph, numbers[-1] + 1)
-    on_gpu = resolve(device).type == "cuda"
+    on_gpu = resolve_device(device).type == "cuda"
     if on_gpu:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
     results = train(graph, [runs[number] for number in numbers], *preset_config(dataset), device=device)
-    taken = torch.cuda.max_memory_reserved(device) if on_gpu else peak_memory()
-    epochs, accuracies = ([getattr(one, name) for one in results] for name in ("epochs", "test_accuracy"))
-    return np.array(epochs), np.array(accuracies), taken
+    memory = torch.cuda.max_memory_reserved(device) if on_gpu else peak_memory()
+    epochs, accuracies = ([getattr(result, name) for result in results] for name in ("epochs", "test_accuracy"))
+    return _Outcome(np.array(epochs), np.array(accuracies), memory)
 
 
-TRIES = 3  # the quickest counts
+class ImportTime(NamedTuple):
+    """Seconds of three imports, each in a new process, without the start of the interpreter.
+
+    `apgcn` is `import apgcn`, which imports nothing else before a name is used; `all_names` uses every public name;
+    `torch` is `import torch`, which `all_names` includes.
+    """
+
+    apgcn: float
+    all_names: float
+    torch: float
 
 
-class Starting(NamedTuple):
-    """Seconds of `import apgcn`, which imports nothing else before it is used, and of using every name in it."""
-
-    importing: float
-    everything: float
-    of_which_torch: float
-
-
-def timed_start() -> Starting:
-    """Import in new processes; what an empty one takes is not counted."""
-    everything = "import apgcn; [getattr(apgcn, name) for name in apgcn.__all__]"
-    empty, *seconds = (_quickest(code) for code in ("", "import apgcn", everything, "import torch"))
-    return Starting(*(max(0.0, one - empty) for one in seconds))
+def time_imports() -> ImportTime:
+    """Time the imports in new processes; the time of an empty process is subtracted."""
+    all_names = "import apgcn; [getattr(apgcn, name) for name in apgcn.__all__]"
+    empty, *seconds = (_fastest(code) for code in ("", "import apgcn", all_names, "import torch"))
+    return ImportTime(*(max(0.0, elapsed - empty) for elapsed in seconds))
 
 
-def _quickest(code: str) -> float:
-    return min(_seconds(code) for _ in range(TRIES))
+def _fastest(code: str) -> float:
+    return min(_seconds(code) for _ in range(IMPORT_REPEATS))
 
 
 def _seconds(code: str) -> float:

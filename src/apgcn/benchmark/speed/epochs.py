@@ -1,4 +1,4 @@
-"""How long does an epoch take: a training step and an evaluation, beside those of others, in turns?"""
+"""Time of an epoch, a training step and an evaluation, interleaved with PyTorch Geometric implementations."""
 
 from __future__ import annotations
 
@@ -9,32 +9,31 @@ from functools import partial
 import numpy as np
 import torch
 
-from apgcn.benchmark.speed.pyg_baselines import peers
+from apgcn.benchmark.speed.pyg_baselines import build_baselines
 from apgcn.data.graph import Graph
 from apgcn.models.apgcn import APGCNConfig
 from apgcn.ops.device_graph import DeviceGraph
-from apgcn.ops.devices import one_thread
+from apgcn.ops.devices import single_thread
 from apgcn.training.config import TrainingConfig
-from apgcn.training.cuda_graphs import side_stream
+from apgcn.training.cuda_graphs import measure_ms, side_stream
 from apgcn.training.runs import Run
-from apgcn.training.timing import milliseconds
 from apgcn.training.trainer import BatchedTrainer
 
-Kind = tuple[str, int]  # what it is, and of how many runs
-Clock = Callable[[], tuple[float, ...]]
+Key = tuple[str, int]  # name of the implementation, and number of runs in the batch
+Epoch = Callable[[], tuple[float, ...]]  # runs one epoch; milliseconds of its step and of its evaluation
 
-WARM_UP = 16  # epochs on a GPU: all work is recorded, that in which the halting unit learns, too
-OFTEN = 20  # epochs of ours, one run, in turn with one of a peer, which takes longer than all of them
+WARM_UP = 16  # epochs on a GPU: all CUDA graphs are captured, that of the epochs with a halting update too
+EPOCHS_PER_BASELINE = 20  # of ours, with one run, per epoch of a baseline, which takes longer than all of them
 
 
 @dataclass(frozen=True)
-class Epoch:
-    """How long an epoch takes, in milliseconds: medians, and the quartiles of the sum.
+class EpochTime:
+    """Milliseconds of an epoch: medians of its parts, and the median and quartiles of their sum.
 
-    `runs` train together; the times are those of all of them.
+    The times are those of a batch of `runs`; `epochs` is the number of measurements.
     """
 
-    what: str
+    name: str
     runs: int
     epochs: int
     step_ms: float
@@ -44,60 +43,61 @@ class Epoch:
     epoch_high: float
 
 
-def timed_epochs(
+def time_epochs(
     graph: Graph,
     runs: Sequence[Run],
     model: APGCNConfig,
     training: TrainingConfig,
     *,
-    packs: Sequence[int],
-    rounds: int,
+    batch_sizes: Sequence[int],
+    repeats: int,
     device: torch.device,
-    beside: bool,
-) -> list[Epoch]:
-    """Epochs of the smallest pack and of the peers, in turns; then of the larger packs. One thread on a processor.
+    with_baselines: bool,
+) -> list[EpochTime]:
+    """Time epochs of the smallest batch and of the baselines, interleaved; then of the larger batches.
 
-    The larger packs come last: what they leave in memory changes how fast large tensors, such as the peers', are had.
+    The larger batches come last: the memory that they leave allocated changes how fast large tensors, such as those of
+    the baselines, are allocated. One thread on a CPU.
     """
-    small, *large = sorted(packs)
-    with one_thread(), side_stream(device):
-        tensors = DeviceGraph.of(graph, device=device)
-        others = peers(graph, runs[0], model, training, device=device) if beside else {}
-        clocks = {("apgcn", small): _clock(BatchedTrainer(tensors, runs[:small], model, training))}
-        for name, peer in others.items():
-            clocks[name, 1] = partial(milliseconds, peer.step, peer.evaluate, device=device)
-        often = {one: OFTEN if others and one[0] == "apgcn" else 1 for one in clocks}
-        times = _in_turns(clocks, rounds, often=often, device=device)
-        for size in large:
-            clocks = {("apgcn", size): _clock(BatchedTrainer(tensors, runs[:size], model, training))}
-            times |= _in_turns(clocks, rounds, often={}, device=device)
-    return [_epoch(name, size, np.array(found)) for (name, size), found in times.items()]
+    smallest, *larger = sorted(batch_sizes)
+    with single_thread(), side_stream(device):
+        device_graph = DeviceGraph.from_graph(graph, device=device)
+        baselines = build_baselines(graph, runs[0], model, training, device=device) if with_baselines else {}
+        epochs = {("apgcn", smallest): _timed_epoch(BatchedTrainer(device_graph, runs[:smallest], model, training))}
+        for name, baseline in baselines.items():
+            epochs[name, 1] = partial(measure_ms, baseline.step, baseline.evaluate, device=device)
+        per_repeat = {key: EPOCHS_PER_BASELINE if baselines and key[0] == "apgcn" else 1 for key in epochs}
+        times = _interleave(epochs, repeats, per_repeat=per_repeat, device=device)
+        for size in larger:
+            epochs = {("apgcn", size): _timed_epoch(BatchedTrainer(device_graph, runs[:size], model, training))}
+            times |= _interleave(epochs, repeats, per_repeat={}, device=device)
+    return [_epoch_time(name, size, np.array(rows)) for (name, size), rows in times.items()]
 
 
-def _in_turns(
-    clocks: Mapping[Kind, Clock], rounds: int, *, often: Mapping[Kind, int], device: torch.device
-) -> dict[Kind, list[tuple[float, ...]]]:
-    """What every clock says, in each round as often as is said of it."""
-    times: dict[Kind, list[tuple[float, ...]]] = {one: [] for one in clocks}
-    for clock in clocks.values():
-        for _ in range(WARM_UP if device.type == "cuda" else min(3, rounds)):
-            clock()
-    for _ in range(rounds):
-        for one, clock in clocks.items():
-            for _ in range(often.get(one, 1)):
-                times[one].append(clock())
+def _interleave(
+    epochs: Mapping[Key, Epoch], repeats: int, *, per_repeat: Mapping[Key, int], device: torch.device
+) -> dict[Key, list[tuple[float, ...]]]:
+    """Times of every implementation, which take turns; each runs `per_repeat` epochs in its turn, or one."""
+    times: dict[Key, list[tuple[float, ...]]] = {key: [] for key in epochs}
+    for epoch in epochs.values():
+        for _ in range(WARM_UP if device.type == "cuda" else min(3, repeats)):
+            epoch()
+    for _ in range(repeats):
+        for key, epoch in epochs.items():
+            for _ in range(per_repeat.get(key, 1)):
+                times[key].append(epoch())
     return times
 
 
-def _epoch(name: str, runs: int, times: np.ndarray) -> Epoch:
+def _epoch_time(name: str, runs: int, times: np.ndarray) -> EpochTime:
     step, evaluation = np.median(times, axis=0)
     low, middle, high = np.percentile(times.sum(axis=1), [25, 50, 75])
-    return Epoch(name, runs, len(times), *(float(ms) for ms in (step, evaluation, middle, low, high)))
+    return EpochTime(name, runs, len(times), *(float(ms) for ms in (step, evaluation, middle, low, high)))
 
 
-def _clock(pack: BatchedTrainer) -> Clock:
+def _timed_epoch(trainer: BatchedTrainer) -> Epoch:
     def epoch() -> tuple[float, ...]:
-        pack.begin()
-        return milliseconds(pack.step, pack.assess, device=pack.device)
+        trainer.begin_epoch()
+        return measure_ms(trainer.step, trainer.evaluate_and_snapshot, device=trainer.device)
 
     return epoch

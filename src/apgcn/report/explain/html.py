@@ -1,29 +1,24 @@
-"""How does the content become one file that asks the network for nothing?"""
+"""The page about a trained model, from its payload."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from apgcn._utils.atomic import write_whole
+from apgcn._utils.atomic import atomic_write
+from apgcn.report.page import render_page
 
-HERE = Path(__file__).parent
-
-
-def page(content: Mapping[str, Any]) -> str:
-    """The page as HTML. What users wrote stays inside a JSON text, from which no markup can break out."""
-    told = json.dumps(content, allow_nan=False).replace("<", "\\u003c").replace("&", "\\u0026")
-    text = (HERE / "page.html").read_text(encoding="utf-8")
-    style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    for mark, part in (("/*STYLE*/", style), ("/*SCRIPT*/", script), ("/*DATA*/", told)):
-        before, after = text.split(mark)
-        text = before + part + after
-    return text
+FOLDER = Path(__file__).parent
 
 
-def write_page(path: Path, content: Mapping[str, Any]) -> None:
-    """Write the page whole or not at all; a page that is there is replaced."""
-    text = page(content)
-    write_whole(Path(path), lambda file: file.write(text.encode()))
+def render_explanation(payload: Mapping[str, Any]) -> str:
+    """The page as HTML, from what `build_payload` returns."""
+    body = (FOLDER / "page.html").read_text(encoding="utf-8")
+    return render_page(FOLDER, title="Propagation steps per node", body=body, payload=payload)
+
+
+def write_explanation(path: Path, payload: Mapping[str, Any]) -> None:
+    """Write the page to a file, completely or not at all; an existing file is replaced."""
+    text = render_explanation(payload)
+    atomic_write(Path(path), lambda file: file.write(text.encode()))

@@ -1,10 +1,9 @@
-"""What does the page show? Numbers of every node and tables, computed before anything is drawn."""
+"""Payload of the page about a trained model: arrays of every node and tables, as JSON values."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,184 +14,192 @@ from scipy.sparse.csgraph import dijkstra
 
 from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput, UnknownName
-from apgcn.inference.bundle import SavedModel
-from apgcn.inference.evaluation import judged
-from apgcn.inference.halting_benchmark import Point, compare
+from apgcn.inference.bundle import ModelBundle
+from apgcn.inference.evaluation import evaluate_split
+from apgcn.inference.halting_benchmark import PenaltyPoint, time_propagation
 from apgcn.inference.lazy_predictor import supports_lazy
 from apgcn.inference.predictions import Predictions
 from apgcn.models.apgcn import APGCNConfig
-from apgcn.report.explain.layout import positions
+from apgcn.report.explain.layout import node_positions
 
-MOST = 20_000  # nodes that a page draws
-AROUND = 1_000  # of them, when it is about one
-FAR = 255  # steps and more
+MAX_NODES = 20_000  # that a page draws
+MAX_NEIGHBOURHOOD = 1_000  # nodes, if the page is about one of them
+MAX_EXACT_STEPS = 255  # of an unsigned byte; models have fewer steps
 SETS = ("", "train", "stopping", "test")
 
 
-def check(saved: SavedModel, *, node: str | None = None, most: int = MOST) -> None:
-    """Whether a page can be made of it, in words if not."""
-    model = saved.fitted.model
-    if type(model) is not APGCNConfig:
-        raise InvalidInput(f"a page can be made of AP-GCN, which it recomputes, but the model is {model.title}.")
-    if node is None and saved.graph.num_nodes > most:
+def check_explainable(bundle: ModelBundle, *, node: str | None = None, max_nodes: int = MAX_NODES) -> None:
+    """Raise if the model is not AP-GCN, if the graph is too large to draw, or if the node does not exist."""
+    config, graph = bundle.model.config, bundle.graph
+    if type(config) is not APGCNConfig:
         raise InvalidInput(
-            f"a page draws at most {most:,} nodes, but the graph has {saved.graph.num_nodes:,}; name a node after "
-            "--node to see the part around it."
+            f"the model must be AP-GCN, whose propagation the page computes again, but it is {config.title}."
         )
-    if node is not None and node not in saved.graph.ids:
-        raise UnknownName("node", node, saved.graph.ids)
+    if node is None and graph.num_nodes > max_nodes:
+        raise InvalidInput(
+            f"a page draws at most {max_nodes:,} nodes, but the graph has {graph.num_nodes:,}; name a node with --node "
+            "to draw the part of the graph around it."
+        )
+    if node is not None and node not in graph.node_ids:
+        raise UnknownName("node", node, graph.node_ids)
 
 
-def content(
-    saved: SavedModel, *, node: str | None = None, most: int = MOST, curve: Sequence[Point] = ()
+def build_payload(
+    bundle: ModelBundle,
+    *,
+    node: str | None = None,
+    max_nodes: int = MAX_NODES,
+    curve: Sequence[PenaltyPoint] = (),
 ) -> dict[str, Any]:
-    """All that the page needs, as plain JSON values; arrays are packed.
+    """Everything that the page shows, as JSON values; arrays are encoded as base64.
 
-    With a node's id, of the nodes around it, as many as can be drawn. `curve` is accuracy against work.
+    Parameters
+    ----------
+    bundle : ModelBundle
+    node : str, optional
+        Id of a node: draw the nodes around it only.
+    max_nodes : int
+    curve : sequence of PenaltyPoint
+        Accuracy against cost, of models trained with other penalties.
     """
-    check(saved, node=node, most=most)
-    graph, fitted = saved.graph, saved.fitted
-    asker = fitted.asker(graph) if supports_lazy(fitted.model) else None
-    said = asker.ask() if asker else fitted.predict(graph)
-    found = judged(said, graph, fitted.split)
-    shown = _around(graph, node, most=most)
-    whole, seeds = _listening(saved)
-    heard = whole[shown][:, shown]
-    neighbours = np.diff(whole.indptr)[shown] - 1
+    check_explainable(bundle, node=node, max_nodes=max_nodes)
+    graph, model = bundle.graph, bundle.model
+    predictor = model.lazy_predictor(graph) if supports_lazy(model.config) else None
+    predictions = predictor.predict() if predictor else model.predict(graph)
+    evaluation = evaluate_split(predictions, graph, model.split)
+    drawn = _drawn_nodes(graph, node, max_nodes=max_nodes)
+    full_adjacency, z0 = _propagation_inputs(bundle)
+    adjacency = full_adjacency[drawn][:, drawn]
+    in_degrees = np.diff(full_adjacency.indptr)[drawn] - 1
     sets = np.zeros(graph.num_nodes, dtype=np.uint8)
     for number, name in enumerate(SETS[1:], start=1):
-        sets[getattr(fitted.split, name)] = number
-    names = graph.ids
-    place = positions(graph.adjacency[shown][:, shown])
+        sets[getattr(model.split, name)] = number
+    ids = graph.node_ids
+    positions = node_positions(graph.adjacency[drawn][:, drawn])
     return {
         "name": graph.name,
-        "model": fitted.model.title,
-        "initialisations": fitted.initialisations,
-        "temperature": fitted.temperature,
-        "classes": list(fitted.class_names),
-        "sets": list(SETS),
-        "all_nodes": graph.num_nodes,
-        "max_steps": fitted.model.max_steps,
-        "around": node,
-        "ids": [names[number] for number in shown],
-        "x": packed(place[:, 0], np.float32),
-        "y": packed(place[:, 1], np.float32),
-        "prediction": packed(said.classes[shown], np.uint16),
-        "probabilities": packed(said.probabilities[shown], np.float32),
-        "steps": packed(said.steps[shown], np.float32),
-        "label": packed(graph.labels[shown], np.int32),
-        "set": packed(sets[shown], np.uint8),
-        "pointers": packed(heard.indptr, np.uint32),
-        "columns": packed(heard.indices, np.uint32),
-        "weights": packed(heard.data, np.float32),
-        "seeds": packed(seeds[shown], np.float32),
-        "frozen": getattr(fitted.model, "freeze_halted", False),
-        "first_steps": packed(_first_steps(saved, said)[shown], np.uint16),
-        "neighbours": packed(neighbours, np.uint32),
-        "complete": packed(_complete(heard, neighbours), np.uint8),
+        "model": model.config.title,
+        "ensemble_size": model.ensemble_size,
+        "temperature": model.temperature,
+        "classes": list(model.class_names),
+        "set_names": list(SETS),
+        "num_nodes": graph.num_nodes,
+        "max_steps": model.config.max_steps,
+        "center": node,
+        "ids": [ids[number] for number in drawn],
+        "x": encode_array(positions[:, 0], np.float32),
+        "y": encode_array(positions[:, 1], np.float32),
+        "prediction": encode_array(predictions.classes[drawn], np.uint16),
+        "probabilities": encode_array(predictions.probabilities[drawn], np.float32),
+        "steps": encode_array(predictions.steps[drawn], np.float32),
+        "label": encode_array(graph.labels[drawn], np.int32),
+        "set": encode_array(sets[drawn], np.uint8),
+        "indptr": encode_array(adjacency.indptr, np.uint32),
+        "indices": encode_array(adjacency.indices, np.uint32),
+        "weights": encode_array(adjacency.data, np.float32),
+        "z0": encode_array(z0[drawn], np.float32),
+        "freeze_halted": getattr(model.config, "freeze_halted", False),
+        "first_member_steps": encode_array(_first_member_steps(bundle, predictions)[drawn], np.uint16),
+        "in_degrees": encode_array(in_degrees, np.uint32),
+        "exact_steps": encode_array(_exact_steps(adjacency, in_degrees), np.uint8),
         "directed": (graph.adjacency != graph.adjacency.T).nnz > 0,
-        "tables": tables(graph, said, sets),
-        "work": str(compare(asker)) if asker else "",
+        "tables": steps_tables(graph, predictions, sets),
+        "cost": str(time_propagation(predictor)) if predictor else "",
         "curve": [point._asdict() for point in curve],
-        "confusion": _confusion(graph, said, sets),
-        "reliability": found["test"]["reliability"] or found["stopping"]["reliability"],
-        "judged": {name: _short(found[name]) for name in ("stopping", "test")},
+        "confusion": _confusion(graph, predictions, sets),
+        "reliability": evaluation["test"]["reliability"] or evaluation["stopping"]["reliability"],
+        "evaluation": {
+            set_name: {name: evaluation[set_name][name] for name in ("nodes", "accuracy", "calibration_error")}
+            for set_name in ("stopping", "test")
+        },
     }
 
 
-def tables(graph: Graph, said: Predictions, sets: np.ndarray) -> list[dict[str, Any]]:
-    """Steps by class, by degree and by distance to the nearest training node: means and counts."""
-    degrees = np.diff(graph.adjacency.tocsc().indptr)
+def steps_tables(graph: Graph, predictions: Predictions, sets: np.ndarray) -> list[dict[str, Any]]:
+    """Mean K and number of nodes by predicted class, by in-degree and by distance to the nearest training node."""
+    in_degrees = np.diff(graph.adjacency.tocsc().indptr)
     distances = _distances(graph, np.flatnonzero(sets == SETS.index("train")))
-    by_class = [(graph.class_names[number], said.classes == number) for number in range(graph.num_classes)]
+    by_class = [(graph.class_names[number], predictions.classes == number) for number in range(graph.num_classes)]
     bounds = [0, 1, 2, 3, 5, 9, 17, 33, 65, np.inf]
-    by_degree = [(_between(low, high), (degrees >= low) & (degrees < high)) for low, high in pairwise(bounds)]
-    farthest = int(distances[np.isfinite(distances)].max(initial=0))
-    by_distance = [(str(number), distances == number) for number in range(farthest + 1)]
-    by_distance.append(("none can be reached", ~np.isfinite(distances)))
+    by_degree = [
+        (_format_range(low, high), (in_degrees >= low) & (in_degrees < high)) for low, high in pairwise(bounds)
+    ]
+    max_distance = int(distances[np.isfinite(distances)].max(initial=0))
+    by_distance = [(str(distance), distances == distance) for distance in range(max_distance + 1)]
+    by_distance.append(("unreachable", ~np.isfinite(distances)))
     return [
-        {"title": title, "rows": [_row(name, said.steps, chosen) for name, chosen in groups if chosen.any()]}
+        {"title": title, "rows": [_steps_row(name, predictions.steps, nodes) for name, nodes in groups if nodes.any()]}
         for title, groups in (
             ("by predicted class", by_class),
-            ("by number of neighbours", by_degree),
-            ("by steps to the nearest training node", by_distance),
+            ("by number of in-neighbours", by_degree),
+            ("by distance to the nearest training node", by_distance),
         )
     ]
 
 
-def packed(array: np.ndarray, kind: Any) -> dict[str, str]:
-    """An array as text, its bytes lowest first."""
-    name = np.dtype(kind).name
-    raw = np.ascontiguousarray(array, dtype=np.dtype(kind).newbyteorder("<")).tobytes()
-    return {"kind": name, "bytes": base64.b64encode(raw).decode("ascii")}
+def encode_array(array: np.ndarray, dtype: Any) -> dict[str, str]:
+    """Little-endian bytes of an array in base64, with the name of its dtype."""
+    data = np.ascontiguousarray(array, dtype=np.dtype(dtype).newbyteorder("<")).tobytes()
+    return {"dtype": np.dtype(dtype).name, "data": base64.b64encode(data).decode("ascii")}
 
 
-def _listening(saved: SavedModel) -> tuple[sparse.csr_matrix, np.ndarray]:
-    """What node i hears from j in a step, and the first initialisation's seeds z^0."""
-    network: Any
-    network, tensors = saved.fitted.built(saved.graph)
+def _propagation_inputs(bundle: ModelBundle) -> tuple[sparse.csr_matrix, np.ndarray]:
+    """Normalised adjacency with self-loops, (nodes, nodes), and z^0 of the first ensemble member, (nodes, classes)."""
+    model: Any
+    model, device_graph = bundle.model.build(bundle.graph)
     with torch.no_grad():
-        seeds = network.predict(tensors.features, None)[0].numpy()
-    matrix = tensors.adjacency.normalized
-    structure = matrix.structure
-    heard = sparse.csr_matrix(
-        (matrix.values.numpy(), structure.straight.columns.numpy(), structure.straight.pointers.numpy()),
-        shape=structure.shape,
-    )
-    return heard, seeds
+        z0 = model.predict(device_graph.features, None)[0].numpy()
+    matrix = device_graph.adjacency.normalized
+    csr = matrix.structure.csr
+    arrays = (matrix.values.numpy(), csr.indices.numpy(), csr.indptr.numpy())
+    return sparse.csr_matrix(arrays, shape=matrix.structure.shape), z0
 
 
-def _first_steps(saved: SavedModel, said: Predictions) -> np.ndarray:
-    """K of every node in the first initialisation, whose listening the page tells."""
-    if saved.fitted.initialisations == 1:
-        return said.steps
-    first = {name: weight[:1] for name, weight in saved.fitted.weights.items()}
-    return replace(saved.fitted, weights=first).predict(saved.graph).steps
+def _first_member_steps(bundle: ModelBundle, predictions: Predictions) -> np.ndarray:
+    """K of every node in the first ensemble member, whose propagation the page shows step by step."""
+    model = bundle.model
+    return predictions.steps if model.ensemble_size == 1 else model.member(0).predict(bundle.graph).steps
 
 
-def _complete(heard: sparse.csr_matrix, neighbours: np.ndarray) -> np.ndarray:
-    """After how many steps a node can hear somebody who is not drawn: until then, what it heard is all there."""
-    cut = np.flatnonzero(np.diff(heard.indptr) - 1 < neighbours)
-    if not len(cut):
-        return np.full(len(neighbours), FAR)
-    steps = dijkstra(heard.T, indices=cut, unweighted=True, min_only=True)  # from whom a voice comes to who hears it
-    return np.minimum(steps, FAR)
+def _exact_steps(adjacency: sparse.csr_matrix, in_degrees: np.ndarray) -> np.ndarray:
+    """Number of steps after which the state of a drawn node depends on drawn nodes only, (drawn nodes,)."""
+    incomplete = np.flatnonzero(np.diff(adjacency.indptr) - 1 < in_degrees)
+    if not len(incomplete):
+        return np.full(len(in_degrees), MAX_EXACT_STEPS)
+    distances = dijkstra(adjacency.T, indices=incomplete, unweighted=True, min_only=True)  # from source to target
+    return np.minimum(distances, MAX_EXACT_STEPS)
 
 
-def _around(graph: Graph, node: str | None, *, most: int) -> np.ndarray:
-    """The nodes that are drawn: all, or those nearest to one."""
+def _drawn_nodes(graph: Graph, node: str | None, *, max_nodes: int) -> np.ndarray:
+    """Indices of the nodes to draw: all, or those nearest to one node."""
     if node is None:
         return np.arange(graph.num_nodes)
-    distances = _distances(graph, np.array([graph.ids.index(node)]))
+    distances = _distances(graph, np.array([graph.node_ids.index(node)]))
     order = np.argsort(distances, kind="stable")
-    return np.sort(order[np.isfinite(distances[order])][: min(most, AROUND)])
+    return np.sort(order[np.isfinite(distances[order])][: min(max_nodes, MAX_NEIGHBOURHOOD)])
 
 
-def _distances(graph: Graph, starts: np.ndarray) -> np.ndarray:
-    """Steps from each node to the nearest of some, whatever the direction; infinite where there is no way."""
-    if not len(starts):
+def _distances(graph: Graph, sources: np.ndarray) -> np.ndarray:
+    """Number of edges, of any direction, from each node to the nearest source; infinite if there is no path."""
+    if not len(sources):
         return np.full(graph.num_nodes, np.inf)
-    return dijkstra(graph.adjacency, directed=False, indices=starts, unweighted=True, min_only=True)
+    return dijkstra(graph.adjacency, directed=False, indices=sources, unweighted=True, min_only=True)
 
 
-def _confusion(graph: Graph, said: Predictions, sets: np.ndarray) -> dict[str, Any]:
-    """Counts of the held-out nodes by what they are and what is said: of the test set, else of the stopping set."""
+def _confusion(graph: Graph, predictions: Predictions, sets: np.ndarray) -> dict[str, Any]:
+    """Confusion matrix of the test set, or of the stopping set if there is no test set; rows are the labels."""
     name = "test" if (sets == SETS.index("test")).any() else "stopping"
     nodes = sets == SETS.index(name)
     classes = graph.num_classes
-    counts = np.bincount(graph.labels[nodes] * classes + said.classes[nodes], minlength=classes**2)
+    counts = np.bincount(graph.labels[nodes] * classes + predictions.classes[nodes], minlength=classes**2)
     return {"set": name, "counts": counts.reshape(classes, classes).tolist()}
 
 
-def _row(name: str, steps: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:
-    return {"name": name, "nodes": int(chosen.sum()), "steps": float(steps[chosen].mean())}
+def _steps_row(name: str, steps: np.ndarray, nodes: np.ndarray) -> dict[str, Any]:
+    return {"name": name, "nodes": int(nodes.sum()), "steps": float(steps[nodes].mean())}
 
 
-def _between(low: float, high: float) -> str:
+def _format_range(low: float, high: float) -> str:
     if high == low + 1:
         return f"{low:g}"
     return f"{low:g} or more" if np.isinf(high) else f"{low:g} to {high - 1:g}"
-
-
-def _short(judged: dict[str, Any]) -> dict[str, Any]:
-    return {name: judged[name] for name in ("nodes", "accuracy", "calibration_error")}
