@@ -1,4 +1,4 @@
-"""Is a dearer step worth it? scikit-learn's own grid search asks, over the nodes of one graph."""
+"""Choose the penalty with scikit-learn's grid search, over the nodes of one graph."""
 
 import numpy as np
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
@@ -15,12 +15,12 @@ def main() -> dict[float, float]:
         cv=StratifiedKFold(3, shuffle=True, random_state=0),
     )
     search.fit(labelled, graph.labels[labelled])
-    found = {}
-    for tried, accuracy in zip(search.cv_results_["params"], search.cv_results_["mean_test_score"], strict=True):
-        found[tried["penalty"]] = accuracy
-        print(f"penalty {tried['penalty']}: {100 * accuracy:.1f} %")
+    accuracies = {}
+    for parameters, accuracy in zip(search.cv_results_["params"], search.cv_results_["mean_test_score"], strict=True):
+        accuracies[parameters["penalty"]] = accuracy
+        print(f"penalty {parameters['penalty']}: accuracy {100 * accuracy:.1f} %")
     print(f"K {search.best_estimator_.steps_.mean():.2f} with penalty {search.best_params_['penalty']}")
-    return found
+    return accuracies
 
 
 if __name__ == "__main__":

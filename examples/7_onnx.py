@@ -1,4 +1,4 @@
-"""A trained model in another runtime: ONNX, asked about a graph of another size."""
+"""Export a trained model to ONNX and run it with onnxruntime, on a graph of another size."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,23 +17,24 @@ from apgcn.training.config import TrainingConfig
 
 def main() -> float:
     graph = clean(load("cora"))
-    fitted = fit(graph, stratified_split(graph.labels), APGCNConfig(), TrainingConfig(max_epochs=30), initialisations=2)
-    part = subgraph(graph, np.arange(500))
-    links = part.adjacency.tocoo()
+    split = stratified_split(graph.labels)
+    model = fit(graph, split, APGCNConfig(), TrainingConfig(max_epochs=30), ensemble_size=2)
+    smaller = subgraph(graph, np.arange(500))
+    edges = smaller.adjacency.tocoo()
     with TemporaryDirectory() as folder:
-        write_onnx(Path(folder) / "model.onnx", fitted)
+        write_onnx(Path(folder) / "model.onnx", model)
         session = onnxruntime.InferenceSession(Path(folder) / "model.onnx")
         probabilities, steps = session.run(
             None,
             {
-                "x": part.features.toarray(),
-                "edge_index": np.stack([links.row, links.col]).astype(np.int64),
-                "edge_weight": links.data,
+                "x": smaller.features.toarray(),
+                "edge_index": np.stack([edges.row, edges.col]).astype(np.int64),
+                "edge_weight": edges.data,
             },
         )
-    said = fitted.predict(part)
-    print(f"{len(steps)} nodes, K {steps.mean():.2f}, the same steps: {np.array_equal(steps, said.steps)}")
-    return float(np.abs(probabilities - said.probabilities).max())
+    predictions = model.predict(smaller)
+    print(f"{len(steps)} nodes, K {steps.mean():.2f}, equal steps: {np.array_equal(steps, predictions.steps)}")
+    return float(np.abs(probabilities - predictions.probabilities).max())
 
 
 if __name__ == "__main__":
