@@ -24,7 +24,7 @@ from apgcn.io.registry import read_table
 from apgcn.training.config import TrainingConfig
 
 QUICK = ["--set", "max_epochs=200"]
-OWN = ["train", "--edges", "EDGES", "--nodes", "NODES", "--label", "topic"]
+FIT = ["fit", "--edges", "EDGES", "--nodes", "NODES", "--label", "topic"]
 
 
 @pytest.fixture(scope="module")
@@ -36,24 +36,24 @@ def tables(tmp_path_factory):
     links = [(names[first], names[second]) for first, second in zip(coo.row, coo.col, strict=True)]
     write_csv(folder / "edges.csv", ["source", "target"], links)
     known = np.random.default_rng(0).random(cora.num_nodes) < 0.2
-    words = cora.features.toarray().astype(int)
+    counts = cora.features.toarray().astype(int)
     rows = [
-        [names[node], cora.class_names[cora.labels[node]] if known[node] else "", *words[node]]
+        [names[node], cora.class_names[cora.labels[node]] if known[node] else "", *counts[node]]
         for node in range(cora.num_nodes)
     ]
-    write_csv(folder / "nodes.csv", ["id", "topic", *(f"w{number}" for number in range(words.shape[1]))], rows)
+    write_csv(folder / "nodes.csv", ["id", "topic", *(f"w{number}" for number in range(counts.shape[1]))], rows)
     return folder
 
 
 @pytest.fixture(scope="module")
 def model(tables):
-    given = ["--edges", tables / "edges.csv", "--nodes", tables / "nodes.csv", "--label", "topic"]
+    options = ["--edges", tables / "edges.csv", "--nodes", tables / "nodes.csv", "--label", "topic"]
     out = tables / "models" / "topics"
-    assert run(["train", *map(str, given), "--out", str(out), "--runs", "2", "--test-size", "0.2", *QUICK]) == 0
+    assert run(["fit", *map(str, options), "--out", str(out), "--ensemble", "2", "--test-size", "0.2", *QUICK]) == 0
     return out
 
 
-def test_three_commands_train_predict_and_explain(model, tables, tmp_path, capsys):
+def test_three_commands_fit_predict_and_explain(model, tables, tmp_path, capsys):
     assert run(["predict", str(model), "--out", str(tmp_path / "predictions.csv"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["nodes"] == 2708
     with (tmp_path / "predictions.csv").open(newline="") as file:
@@ -100,53 +100,84 @@ def test_new_nodes_get_the_predictions_of_the_complete_graph(model, tables, tmp_
     ("arguments", "sentence"),
     [
         (["predict", "MODEL", "--out", "p.csv", "--edges", "EDGES"], "--edges and --nodes must be given together"),
-        (["predict", "MODEL", "--out", "p.csv", "--nodes", "31336,nobody"], "unknown node 'nobody'"),
-        (["predict", "MODEL", "--out", "p.csv", "--nodes", "NODES"], "--nodes must come with --edges when"),
-        (["predict", "MODEL", "--out", "p.csv", "--nodes", " , "], "--nodes must name at least one node"),
-        (["explain", "MODEL", "--html", "p.html", "--penalties", "0.1,x"], "--penalties must be numbers with commas"),
-        (["explain", "MODEL", "--html", "p.html", "--penalties", " ,"], "--penalties must be numbers with commas"),
+        (["predict", "MODEL", "--out", "p.csv", "--node-ids", "31336,nobody"], "unknown node 'nobody'"),
+        (["predict", "MODEL", "--out", "p.csv", "--nodes", "NODES"], "--nodes must be given together with --edges"),
+        (["predict", "MODEL", "--out", "p.csv", "--node-ids", " , "], "--node-ids must name at least one node"),
+        (["explain", "MODEL", "--html", "p.html", "--penalties", "0.1,x"], "--penalties must be numbers separated by"),
+        (["explain", "MODEL", "--html", "p.html", "--penalties", " ,"], "--penalties must be numbers separated by"),
         (["explain", "MODEL", "--html", "p.html", "--penalties", "0.1,-1"], "penalty must be >= 0, got -1"),
-        ([*OWN, "--out", "m", "--set", "freeze_halted=maybe"], "freeze_halted must be true or false, got 'maybe'"),
+        ([*FIT, "--out", "m", "--set", "freeze_halted=maybe"], "freeze_halted must be true or false, got 'maybe'"),
         (["predict", "MODEL", "--out", "p.csv", "--add"], "--add must come with --edges"),
         (["predict", "MODEL", "--out", "p.xlsx"], "--out must name a table, .csv or .parquet, got p.xlsx"),
         (["predict", "MODEL", "--out", "MODEL/model.json"], "--out must not name an input"),
         (["predict", "MODEL", "--edges", "EDGES", "--nodes", "NODES", "--out", "NODES"], "must not name an input"),
         (["explain", "MODEL", "--html", "MODEL/graph.npz"], "--html must not name an input"),
         (["export", "MODEL", "--onnx", "MODEL/weights.safetensors"], "--onnx must not name an input"),
-        (["train", "cora", "--test-size", "0.2"], "--test-size is for one's own graph"),
-        ([*OWN, "--out", "m", "--test-size", "0.9"], "--test-size must leave nodes to train: at most 0.7, got 0.9"),
+        (["train", "cora", "--test-size", "0.2"], "for your own graph use: apgcn fit --test-size"),
+        ([*FIT, "--out", "m", "--test-size", "0.9"], "--test-size must leave nodes to train: at most 0.7, got 0.9"),
         (["predict", "nowhere", "--out", "p.csv"], "nowhere must be the folder of a model that `apgcn fit` wrote"),
         (["predict", "MODEL", "--out", "/no/such/place/p.csv"], "--out must name a file in a folder that exists"),
         (["predict", "MODEL", "--out", "."], "--out must name a file, but"),
         (["explain", "MODEL", "--html", "/no/such/place/p.html"], "must name a file in a folder that exists"),
         (["explain", "MODEL", "--html", "p.html", "--node", "nobody"], "unknown node 'nobody'"),
-        (OWN, "--out must name the new folder"),
-        (["train", "--edges", "EDGES", "--out", "m"], "--edges and --nodes must be given together"),
-        (["train", "--edges", "EDGES", "--nodes", "NODES", "--out", "m"], "--label must name the column"),
-        (["train", "cora", "--edges", "EDGES", "--nodes", "NODES", "--label", "topic", "--out", "m"], "has no name in"),
-        (["train", "cora", "--label", "topic"], "give --edges and --nodes, too"),
-        ([*OWN, "--out", "MODEL"], "has files in it"),
-        ([*OWN, "--out", "m", "--test-size", "2"], "--test-size must be in [0, 1), got 2.0"),
-        ([*OWN, "--out", "m", "--model", "btfp"], "no weights"),
-        ([*OWN, "--out", "m", "--graph", "g.graphml"], "--graph must be given without --edges and --nodes"),
-        ([*OWN, "--out", "m", "--tune", "-1"], "tune must be >= 0, got -1"),
-        (["train", "--graph", "g.gml", "--label", "topic", "--out", "m"], "must be a graph, .graphml or .npz"),
-        (["train", "--graph", "g.npz", "--out", "m"], "there is no such file"),
-        (["train", "--graph", "g.npz", "--label", "topic", "--out", "m"], "holds arrays, not columns"),
-        (["train", "cora", "--tune", "3"], "say: apgcn tune cora"),
+        (FIT, "--out must name the new folder"),
+        (["fit", "--out", "m"], "a graph must be given: --edges and --nodes, or --graph; for a benchmark graph use:"),
+        (["fit", "--edges", "EDGES", "--out", "m"], "--edges and --nodes must be given together"),
+        (["fit", "--edges", "EDGES", "--nodes", "NODES", "--out", "m"], "--label must name the column"),
+        (["train", "cora", "--edges", "EDGES", "--nodes", "NODES", "--label", "topic", "--out", "m"], "use: apgcn fit"),
+        (["train", "cora", "--label", "topic"], "for your own graph use: apgcn fit --label"),
+        ([*FIT, "--out", "MODEL"], "has files in it"),
+        ([*FIT, "--out", "m", "--test-size", "2"], "--test-size must be in [0, 1), got 2.0"),
+        ([*FIT, "--out", "m", "--model", "btfp"], "no weights"),
+        ([*FIT, "--out", "m", "--graph", "g.graphml"], "--graph must be given without --edges and --nodes"),
+        ([*FIT, "--out", "m", "--tune", "-1"], "tune must be >= 0, got -1"),
+        (["fit", "--graph", "g.gml", "--label", "topic", "--out", "m"], "must be a graph (.graphml"),
+        (["fit", "--graph", "g.npz", "--out", "m"], "there is no such file"),
+        (["fit", "--graph", "g.npz", "--label", "topic", "--out", "m"], "contains arrays, not columns"),
+        (["train", "cora", "--tune", "3"], "train has no option --tune; use the command `apgcn tune DATASET`"),
         (["predict", "MODEL", "--out", "p.csv", "--graph", "g.npz"], "give tables or a .graphml"),
         (["predict", "MODEL", "--out", "p.csv", "--add", "--graph", "g.graphml"], "--add must come with --edges"),
         (["export", "MODEL", "--onnx", "/no/such/place/m.onnx"], "--onnx must name a file in a folder that exists"),
     ],
 )  # fmt: skip
-def test_a_mistyped_command_is_told_in_words(arguments, sentence, model, tables, tmp_path, monkeypatch, capsys):
+def test_a_mistake_costs_one_sentence_and_leaves_nothing_behind(
+    arguments, sentence, model, tables, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     names = {"MODEL": str(model), "EDGES": str(tables / "edges.csv"), "NODES": str(tables / "nodes.csv")}
-    arguments = [names.get(one, one.replace("MODEL/", f"{model}/")) for one in arguments]
+    arguments = [names.get(word, word.replace("MODEL/", f"{model}/")) for word in arguments]
     assert run(arguments) == 2
-    told = capsys.readouterr().err
-    assert sentence in told.splitlines()[-1]
+    message = capsys.readouterr().err
+    assert sentence in message.splitlines()[-1]
     assert not list(tmp_path.iterdir()), "nothing is left behind"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["train", "--edges", "e.csv", "--nodes", "n.csv"], "train is for benchmark graphs and has no option --edges;"),
+        (["train", "--graph", "g.npz"], "for your own graph use: apgcn fit --graph ..."),
+        (["train", "cora", "--settings", "paper"], "train has no option --settings; use --preset."),
+        (["reproduce", "table2", "--store", "s", "--settings", "paper"], "use --preset."),
+        (["fit", "--graph", "g.npz", "--test-share", "0.2"], "fit has no option --test-share; use --test-size."),
+        (["fit", "--graph", "g.npz", "--words", "title"], "fit has no option --words; use --bag-of-words."),
+        (["fit", "--graph", "g.npz", "--runs", "3"], "fit has no option --runs; use --ensemble."),
+        (["fit", "--graph", "g.npz", "--settings", "paper"], "use --set NAME=VALUE for each hyperparameter"),
+        (["train", "--words", "title"], "apgcn fit"),
+        (["bench", "--packs", "1"], "bench has no option --packs; use --batch-sizes."),
+        (["bench", "--rounds", "1"], "bench has no option --rounds; use --repeats."),
+        (["predict", "m", "--out", "p.csv", "--nodes", "a,b,c"], "for some nodes use --node-ids a,b,c."),
+    ],
+)
+def test_an_option_of_version_0_1_names_its_replacement(arguments, sentence, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("apgcn: ")
+    assert printed.err.count("\n") == 1
+    assert sentence in printed.err
+    assert not list(tmp_path.iterdir())
 
 
 def test_predict_refuses_other_features(model, tables, tmp_path, capsys):
@@ -158,10 +189,10 @@ def test_predict_refuses_other_features(model, tables, tmp_path, capsys):
     assert not (tmp_path / "p.csv").exists()
 
 
-def test_a_training_that_cannot_be_saved_is_told_before_it_begins(tables, tmp_path, capsys):
+def test_an_unwritable_folder_is_reported_before_training(tables, tmp_path, capsys):
     (tmp_path / "file").write_text("here")
-    given = ["--edges", tables / "edges.csv", "--nodes", tables / "nodes.csv", "--label", "topic"]
-    assert run(["train", *map(str, given), "--out", str(tmp_path / "file" / "model")]) == 2
+    options = ["--edges", tables / "edges.csv", "--nodes", tables / "nodes.csv", "--label", "topic"]
+    assert run(["fit", *map(str, options), "--out", str(tmp_path / "file" / "model")]) == 2
     assert "--out must be writable" in capsys.readouterr().err
 
 
@@ -178,7 +209,7 @@ def test_a_graph_in_one_file(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_communities(tmp_path)
     label = ["--label", "label"] if name.endswith("ml") else []
-    assert run(["train", "--graph", name, *label, "--out", "m", *QUICK]) == 0
+    assert run(["fit", "--graph", name, *label, "--out", "m", *QUICK]) == 0
     assert run(["predict", "m", "--out", "own.csv"]) == 0
     assert run(["predict", "m", "--graph", name, "--out", "again.csv"]) == 0
     assert (tmp_path / "own.csv").read_text() == (tmp_path / "again.csv").read_text()
@@ -191,7 +222,7 @@ def test_a_graph_in_one_file(name, tmp_path, monkeypatch, capsys):
 def test_best_trial_of_a_search_is_trained_and_saved(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_communities(tmp_path)
-    command = ["train", "--graph", "communities.npz", "--out", "m", "--tune", "2", "--set", "max_epochs=20", "--json"]
+    command = ["fit", "--graph", "communities.npz", "--out", "m", "--tune", "2", "--set", "max_epochs=20", "--json"]
     assert run(command) == 0
     printed = capsys.readouterr()
     summary = json.loads(printed.out)
@@ -247,14 +278,14 @@ def test_every_way_to_predict(model, tables, tmp_path, capsys):
     labels = [text for text in written["own.csv"].as_text(4) if text]
     assert len(labels) == (load_model(model).graph.labels >= 0).sum()
     probabilities = written["all.csv"]
-    sums = sum(probabilities.require_numbers(5 + number) for number in range(7))
-    np.testing.assert_allclose(sums, 1, atol=1e-4)
+    totals = sum(probabilities.require_numbers(5 + number) for number in range(7))
+    np.testing.assert_allclose(totals, 1, atol=1e-4)
     assert written["more.csv"].as_text(2) != written["own.csv"].as_text(2)
     assert "have no edge" not in capsys.readouterr().err
 
 
 def test_prediction_for_some_node_ids(model, tmp_path, capsys):
-    assert run(["predict", str(model), "--nodes", "31336, 1061127", "--out", str(tmp_path / "p.csv"), "--json"]) == 0
+    assert run(["predict", str(model), "--node-ids", "31336, 1061127", "--out", str(tmp_path / "p.csv"), "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["nodes"] == 2
     assert summary["cost"]["messages"] < summary["full_cost"]["messages"]
@@ -270,8 +301,8 @@ def test_node_id_with_a_comma_is_quoted(tmp_path, monkeypatch):
     graph = write_communities(tmp_path)
     names = [f"node {number}, the other" for number in range(graph.num_nodes)]
     write_npz(tmp_path / "named.npz", replace(graph, node_names=names))
-    assert run(["train", "--graph", "named.npz", "--out", "m", *QUICK]) == 0
-    assert run(["predict", "m", "--nodes", '"node 3, the other", "node 1, the other"', "--out", "p.csv"]) == 0
+    assert run(["fit", "--graph", "named.npz", "--out", "m", *QUICK]) == 0
+    assert run(["predict", "m", "--node-ids", '"node 3, the other", "node 1, the other"', "--out", "p.csv"]) == 0
     assert [line.split('"')[1] for line in (tmp_path / "p.csv").read_text().splitlines()[1:]] == [names[3], names[1]]
 
 
@@ -284,5 +315,5 @@ def test_benchmark_runs_are_no_model_bundle(tmp_path, capsys):
 def test_freeze_halted_is_saved(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_communities(tmp_path)
-    assert run(["train", "--graph", "communities.npz", "--out", "m", "--set", "freeze_halted=true", *QUICK]) == 0
+    assert run(["fit", "--graph", "communities.npz", "--out", "m", "--set", "freeze_halted=true", *QUICK]) == 0
     assert load_model(tmp_path / "m").model.config.freeze_halted is True

@@ -1,6 +1,9 @@
+"""`apgcn train`, `datasets` and the help: printed output, written files, and one sentence for a mistake."""
+
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,11 +30,13 @@ def few_epochs(monkeypatch):
     """Three epochs instead of a thousand: the command is tested here, not the training."""
     from apgcn.training import batching
 
-    whole = batching.train
+    train_runs = batching.train_runs
     monkeypatch.setattr(
         batching,
-        "train",
-        lambda graph, runs, model, training, **rest: whole(graph, runs, model, replace(training, max_epochs=3), **rest),
+        "train_runs",
+        lambda graph, runs, model, training, **rest: train_runs(
+            graph, runs, model, replace(training, max_epochs=3), **rest
+        ),
     )
 
 
@@ -41,9 +46,9 @@ def test_json_is_one_object_and_nothing_else(capsys):
     summary = json.loads(printed.out)
     assert printed.out.count("\n") == 1
     assert (summary["dataset"], summary["model"], summary["runs"]) == ("cora", "apgcn", 2)
-    assert summary["settings"]["penalty"] == 0.07
+    assert summary["hyperparameters"]["penalty"] == 0.07
     assert [line["init"] for line in summary["each_run"]] == [5, 5]
-    assert len(summary["steps_histogram"]) == summary["settings"]["max_steps"] == 2
+    assert len(summary["steps_histogram"]) == summary["hyperparameters"]["max_steps"] == 2
     assert sum(summary["steps_histogram"]) == 2 * 2485
     mean = np.mean([line["test_accuracy"] for line in summary["each_run"]])
     assert summary["accuracy_mean"] == pytest.approx(mean)
@@ -53,7 +58,7 @@ def test_json_is_one_object_and_nothing_else(capsys):
     assert summary["seconds"] > 0
 
 
-def test_a_person_sees_accuracy_steps_time_and_what_to_type_next(capsys):
+def test_the_terminal_shows_accuracy_steps_time_and_next_commands(capsys):
     assert run(["train", "cora", "--set", "l2=0.1"]) == 0
     shown = capsys.readouterr().out
     for part in (
@@ -61,7 +66,7 @@ def test_a_person_sees_accuracy_steps_time_and_what_to_type_next(capsys):
         "steps K",
         "K = 10 |",
         "time",
-        "settings penalty=0.005, max_steps=10, l2=0.1",
+        "hyperparameters penalty=0.005, max_steps=10, l2=0.1, others from preset 'paper'",
     ):
         assert part in shown
     for part in ("what to type next", "train cora --set l2=0.1 --penalty 0.05", "train cora --set l2=0.1 --runs 20"):
@@ -83,11 +88,13 @@ def test_out_holds_everything(tmp_path, capsys, cora):
         tested = nodes["sets"] == nodes["set_names"].tolist().index("test")
         right = (nodes["logits"].argmax(-1) == nodes["labels"])[tested].mean()  # equally many in both runs
         assert right == pytest.approx(summary["accuracy_mean"])
-        tensors = DeviceGraph.of(cora)
-        network = APGCNConfig(max_steps=2).build(tensors, RandomStream([0, 0]))
-        network.load_state_dict(load_file(folder / "weights.safetensors"))
+        device_graph = DeviceGraph.from_graph(cora)
+        batched_model = APGCNConfig(max_steps=2).build(device_graph, RandomStream([0, 0]))
+        batched_model.load_state_dict(load_file(folder / "weights.safetensors"))
         with torch.no_grad():
-            np.testing.assert_allclose(network(tensors).output.numpy(), nodes["logits"], rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(
+                batched_model(device_graph).output.numpy(), nodes["logits"], rtol=1e-4, atol=1e-5
+            )
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o666 & ~_umask()}
     lines = list(csv.DictReader((folder / "history.csv").read_text().splitlines()))
     assert [(line["run"], line["epoch"]) for line in lines] == [(str(r), str(e)) for r in (0, 1) for e in (1, 2, 3)]
@@ -108,20 +115,23 @@ def test_out_holds_everything(tmp_path, capsys, cora):
         (["train", "--device", "cuda:٣"], "device must be cpu, cuda or cuda:N"),
         (["train", "--seed", "-1"], "seed must be >= 0, got -1."),
         (["train", "--penalty", "1", "--set", "penalty=2"], "penalty must be set once, got it twice."),
-        (["train", "--set", "penlty=1"], "unknown setting of apgcn 'penlty'; did you mean 'penalty'?"),
-        (["train", "--model", "gcn", "--penalty", "0.1"], "unknown setting of gcn 'penalty'; known: hidden, dropout"),
+        (["train", "--set", "penlty=1"], "unknown hyperparameter of apgcn 'penlty'; did you mean 'penalty'?"),
+        (
+            ["train", "--model", "gcn", "--penalty", "0.1"],
+            "unknown hyperparameter of gcn 'penalty'; known: hidden_channels, dropout",
+        ),
         (["train", "--model", "gcm"], "unknown model 'gcm'; did you mean 'gcn'?"),
-        (["train", "--model", "gcn", "--settings", "mine"], "unknown kind of settings 'mine'; known: paper, published"),
-        (["train", "--model", "gcn", "--settings", "tuned"], "gcn has no tuned settings for cora; there are published"),
+        (["train", "--model", "gcn", "--preset", "mine"], "unknown preset 'mine'; known: paper, published"),
+        (["train", "--model", "gcn", "--preset", "tuned"], "gcn has no tuned preset for cora; available: published"),
         (
             ["train", "--set", "early_stop_mode=accuracy"],
             "early_stop_mode must be one of either, tie, loss, got 'accuracy'.",
         ),
         (["models", "gcm"], "unknown model 'gcm'; did you mean 'gcn'?"),
         (["models", "--dataset", "cara"], "unknown dataset 'cara'; did you mean 'cora'?"),
-        (["train", "--set", "hidden_channels"], "--set must be NAME=VALUE, got 'hidden'."),
-        (["train", "--set", "hidden_channels=2.5"], "hidden_channels must be a whole number, got '2.5'."),
-        (["train", "--set", "watch=test"], "watch must be one of stopping, training, regularised, got 'test'."),
+        (["train", "--set", "hidden_channels"], "--set must be NAME=VALUE, got 'hidden_channels'."),
+        (["train", "--set", "hidden_channels=2.5"], "hidden_channels must be an integer, got '2.5'."),
+        (["train", "--set", "monitor=test"], "monitor must be one of stopping, training, regularised, got 'test'."),
         (["train", "--colour", "red"], "--colour"),
         (["frain"], "frain"),
     ],
@@ -135,16 +145,16 @@ def test_a_mistake_costs_one_sentence_and_exit_status_2(capsys, arguments, sente
     assert printed.err.count("\n") == 1
 
 
-def test_mistakes_about_files_name_them(tmp_path, monkeypatch, capsys):
+def test_an_error_about_a_file_names_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("APGCN_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for variable in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(variable, "http://127.0.0.1:9")  # no network
     assert run(["train", "citeseer"]) == 2
-    complaint = capsys.readouterr().err
+    message = capsys.readouterr().err
     for part in ("citeseer.npz", str(tmp_path / "data"), "https://"):
-        assert part in complaint
-    assert complaint.count("\n") == 1
+        assert part in message
+    assert message.count("\n") == 1
 
     (tmp_path / "data").mkdir(exist_ok=True)
     (tmp_path / "data" / "citeseer.npz").write_bytes(b"something else")
@@ -168,7 +178,7 @@ def test_a_folder_that_a_killed_process_had_begun_to_fill_counts_as_empty(tmp_pa
     assert sorted(os.listdir(tmp_path)) == [".partial-abc", "a"]
 
 
-def test_of_two_processes_that_fill_a_folder_the_second_gives_way(tmp_path):
+def test_of_two_processes_that_write_one_folder_the_second_fails(tmp_path):
     slow = new_folder(tmp_path)
     (slow.__enter__() / "a").write_text("slow")
     with new_folder(tmp_path) as quick:
@@ -200,7 +210,7 @@ def test_a_diverged_training_is_a_mistake(capsys):
     assert "1 of 1 runs diverged" in printed.err
 
 
-def test_a_reader_who_leaves_gets_no_complaint():
+def test_a_closed_pipe_is_no_error():
     command = f"{sys.executable} -m apgcn datasets | true; exit ${{PIPESTATUS[0]}}"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, check=False)
@@ -208,7 +218,7 @@ def test_a_reader_who_leaves_gets_no_complaint():
     assert done.returncode in (0, 1)  # 1 where rich noticed first
 
 
-def test_a_terminal_without_blocks_gets_signs(tmp_path):
+def test_a_terminal_without_block_characters_gets_hash_signs(tmp_path):
     command = [sys.executable, "-m", "apgcn", *QUICK, "--set", "max_epochs=1"]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
@@ -223,16 +233,16 @@ def test_cuda_without_cuda_is_a_mistake(capsys):
 
 
 def test_out_is_refused_before_training(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("apgcn.training.batching.train", lambda *_, **__: pytest.fail("trained first"))
-    (tmp_path / "file").write_text("mine")
+    monkeypatch.setattr("apgcn.training.batching.train_runs", lambda *_, **__: pytest.fail("trained first"))
+    (tmp_path / "file").write_text("content")
     (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    (tmp_path / "full" / "thesis.txt").write_text("content")
     for target, part in [("file", "is a file"), ("full", "has files in it"), ("file/below", "must be writable")]:
         assert run([*QUICK, "--out", str(tmp_path / target)]) == 2
         printed = capsys.readouterr()
         assert part in printed.err
         assert printed.err.count("\n") == 1
-    assert (tmp_path / "file").read_text() == "mine"
+    assert (tmp_path / "file").read_text() == "content"
     assert sorted(os.listdir(tmp_path)) == ["file", "full"]
 
 
@@ -247,14 +257,14 @@ def test_an_interrupted_training_leaves_nothing_behind(tmp_path, sent):
     assert list(tmp_path.iterdir()), "the folder is prepared before training"
     time.sleep(1)
     process.send_signal(sent)
-    _, complaint = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=60)
     assert shell_status(process) == 130
-    assert "apgcn: interrupted." in complaint
-    assert "Traceback" not in complaint
+    assert "apgcn: interrupted." in stderr
+    assert "Traceback" not in stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_datasets_are_listed_for_people_and_programs(capsys, monkeypatch, tmp_path):
+def test_datasets_are_listed_as_text_and_as_json(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("APGCN_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "pubmed.npz").write_bytes(b"")
@@ -264,34 +274,50 @@ def test_datasets_are_listed_for_people_and_programs(capsys, monkeypatch, tmp_pa
         assert part in shown
     assert run(["datasets", "--json"]) == 0
     listed = {line["name"]: line for line in json.loads(capsys.readouterr().out)["datasets"]}
-    assert listed["pubmed"]["found"] == str(tmp_path / "pubmed.npz")
-    assert listed["citeseer"]["found"] is None
+    assert listed["pubmed"]["path"] == str(tmp_path / "pubmed.npz")
+    assert listed["citeseer"]["path"] is None
     assert listed["amazon_photo"]["paper"]["monitor"] == "training"
 
 
-def test_any_setting_can_be_set_and_overrides_the_papers(capsys):
+def test_any_hyperparameter_can_be_set_and_overrides_the_preset(capsys):
     assert run([*QUICK, "--set", "l2=0.5", "--set", "monitor=training", "--set", "halting_interval=2", "--json"]) == 0
-    settings = json.loads(capsys.readouterr().out)["settings"]
-    assert (settings["l2"], settings["monitor"], settings["halting_interval"]) == (0.5, "training", 2)
-    assert settings["penalty"] == 0.005
+    hyperparameters = json.loads(capsys.readouterr().out)["hyperparameters"]
+    assert (hyperparameters["l2"], hyperparameters["monitor"]) == (0.5, "training")
+    assert hyperparameters["halting_interval"] == 2
+    assert hyperparameters["penalty"] == 0.005
 
 
 def test_help_and_version(capsys):
     assert run([]) == 0
-    assert "\n  train" in capsys.readouterr().out
+    assert re.search(r"^\W*train ", capsys.readouterr().out, re.MULTILINE)
     assert run(["--version"]) == 0
     assert capsys.readouterr().out.startswith("apgcn 0.")
     assert run(["train", "--help"]) == 0
     assert "--penalty" in capsys.readouterr().out
 
 
-def test_bars_are_as_long_as_their_share():
+def test_help_of_train_and_of_fit_has_the_options_of_its_own_job(capsys):
+    assert run(["train", "--help"]) == 0
+    shown = capsys.readouterr().out
+    for part in ("--runs", "--preset", "Model", "Training", "Output"):
+        assert part in shown
+    for part in ("--edges", "--label", "--ensemble"):
+        assert part not in shown
+    assert run(["fit", "--help"]) == 0
+    shown = capsys.readouterr().out
+    for part in ("--edges", "--label", "--ensemble", "Data", "Columns", "Model", "Training", "Output"):
+        assert part in shown
+    for part in ("--runs", "--preset"):
+        assert part not in shown
+
+
+def test_bars_are_proportional_to_their_counts():
     lines = histogram([1, 4, 0])
     assert [line.count("█") for line in lines] == [10, 40, 0]
     assert [line.split()[-2] for line in lines] == ["20.0", "80.0", "0.0"]
 
 
-def test_durations_carry_over():
+def test_rounded_durations_carry_over():
     assert [duration(seconds) for seconds in (59.96, 119.7, 7199.8)] == ["60.0 s", "2 min 0 s", "2 h 0 min"]
 
 
@@ -300,12 +326,12 @@ def test_an_interval_over_few_runs_is_not_to_be_trusted(capsys):
     assert "(95 % interval over 2 runs, too few to trust it)" in capsys.readouterr().out
 
 
-def test_a_model_that_is_not_trained_says_nothing_of_training(capsys):
+def test_a_model_without_training_has_no_epochs_and_no_training_hyperparameters(capsys):
     options = ["train", "cora", "--model", "btfp", "--set", "rounds=1"]
     assert run(options) == 0
     assert "epochs" not in capsys.readouterr().out
     assert run([*options, "--json"]) == 0
-    assert set(json.loads(capsys.readouterr().out)["settings"]) == {
+    assert set(json.loads(capsys.readouterr().out)["hyperparameters"]) == {
         "teleport",
         "max_steps",
         "rounds",

@@ -246,7 +246,7 @@ def _graph_source(files: GraphFiles, schema: TableSchema, *, quiet: bool) -> Gra
     if files.has_arrays and files.graph is not None:
         if schema != TableSchema(directed=schema.directed):
             raise InvalidInput(
-                f"{files.graph} holds arrays, not columns: leave out --label and the other options for columns."
+                f"{files.graph} contains arrays, not columns; omit --label and the other options about columns."
             )
         return NpzSource(files.graph, directed=schema.directed)
     if schema.label is None:

@@ -103,12 +103,12 @@ Workers = Annotated[
 # --- hyperparameters ---
 
 
-def parse_overrides(texts: Iterable[str], *, model: str, **options: float | None) -> dict[str, Any]:
+def parse_overrides(assignments: Iterable[str], *, model: str, **options: float | None) -> dict[str, Any]:
     """Hyperparameters that the user sets, by name.
 
     Parameters
     ----------
-    texts : iterable of "NAME=VALUE"
+    assignments : iterable of "NAME=VALUE"
         As passed to --set. Each value is parsed in the type of the hyperparameter's default.
     model : str
     options : values
@@ -134,7 +134,7 @@ def parse_overrides(texts: Iterable[str], *, model: str, **options: float | None
             raise InvalidInput(f"{name} must be set once, got it twice.")
         overrides[name] = _parse(name, value, type(defaults[name])) if isinstance(value, str) else value
 
-    for text in texts:
+    for text in assignments:
         name, equals, value = text.partition("=")
         if not equals:
             raise InvalidInput(f"--set must be NAME=VALUE, got {text!r}.")
@@ -245,7 +245,7 @@ def check_run_options(
     (resolve_device if executor == "local" else parse_device)(device)
 
 
-def command_text(*words: str, **options: str | int | None) -> str:
+def command_text(*arguments: str, **options: str | int | None) -> str:
     """The command for the records, without the store's folder and without options that have their default.
 
     >>> command_text("reproduce", "table2", models=None, runs=20, device="cuda", workers=1, executor="local")
@@ -254,4 +254,4 @@ def command_text(*words: str, **options: str | int | None) -> str:
     defaults = {"device": "cpu", "workers": 1, "executor": "local"}
     options = {name: value for name, value in options.items() if value is not None}
     changed = [(f"--{name}", str(value)) for name, value in options.items() if value != defaults.get(name)]
-    return shlex.join(["apgcn", *words, *(word for pair in changed for word in pair)])
+    return shlex.join(["apgcn", *arguments, *(argument for pair in changed for argument in pair)])

@@ -35,7 +35,7 @@ def make_executor(name: str, *, device: str, workers: int | None, address: str |
         return
     from apgcn.benchmark.ray_executor import RayExecutor
 
-    with RayExecutor(address, device=device, processors=workers) as cluster:
+    with RayExecutor(address, device=device, cpus=workers) as cluster:
         log(f"Ray: {cluster}")
         yield cluster
 
@@ -84,11 +84,11 @@ class PlanProgress:
         self.fractions: dict[str, float] = {}  # that are done of it
 
     def on_planned(self, batches: Sequence[Any]) -> None:
-        from apgcn.benchmark.progress import size
+        from apgcn.benchmark.progress import graph_size
 
         first = not self.costs  # later calls only repeat what is left
         for batch in batches:
-            self.costs[batch.key] = len(batch.runs) * size(batch.run_config.dataset)
+            self.costs[batch.key] = len(batch.runs) * graph_size(batch.run_config.dataset)
         self._update("starting")
         if self.bar.disable and first:
             log(f"{self.label}{self.done}/{self.runs} runs: run batches to train: {len(batches)}")

@@ -184,11 +184,11 @@ def store_progress(progress: Any) -> None:
         table.add_column(heading, overflow="fold")
     for heading in ("per class", "done", "planned", "left, one worker"):
         table.add_column(heading, justify="right")
-    for part in progress.parts:
+    for part in progress.run_configs:
         run_config = part.run_config
-        texts = (run_config.dataset, run_config.model, run_config.seed_set, preset_or_changes(run_config))
+        cells = (run_config.dataset, run_config.model, run_config.seed_set, preset_or_changes(run_config))
         numbers = (run_config.train_per_class, part.done, part.planned, _time_left(part))
-        table.add_row(*(escape(replace_unprintable(text)) for text in texts), *map(str, numbers))
+        table.add_row(*(escape(replace_unprintable(cell)) for cell in cells), *map(str, numbers))
     console.print(table)
     left = progress.planned - progress.done
     if not left:
@@ -250,8 +250,8 @@ def model_list(models: Mapping[str, Any], dataset: str) -> None:
             sources: dict[str, list[str]] = {}
             for hyperparameter, sourced in hyperparameters.items():
                 sources.setdefault(sourced["source"], []).append(f"{hyperparameter}={sourced['value']}")
-            for source, texts in sources.items():
-                console.print(f"  {escape(', '.join(texts))}\n    from: {escape(source)}")
+            for source, values in sources.items():
+                console.print(f"  {escape(', '.join(values))}\n    from: {escape(source)}")
 
 
 def _merge_equal(presets: Mapping[str, Any]) -> list[tuple[list[str], Any]]:

@@ -17,10 +17,10 @@ def status(
     as_json: AsJSON = False,
 ) -> None:
     """Show how many runs of a store are done, how many are missing, and how long those will take."""
-    from apgcn.benchmark.progress import standing
+    from apgcn.benchmark.progress import store_progress
     from apgcn.benchmark.store import Store
 
-    progress = standing(Store.open(store))
+    progress = store_progress(Store.open(store))
     if not as_json:
         render.store_progress(progress)
         return
@@ -36,7 +36,7 @@ def status(
             "done": part.done,
             "seconds_left": part.seconds_left,
         }
-        for part in progress.parts
+        for part in progress.run_configs
     ]
     summary = {
         "planned": progress.planned,

@@ -34,10 +34,10 @@ def write_checkpoint(path: Path, trainer: BatchedTrainer, task: dict[str, Any]) 
     from safetensors.torch import save
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in _state(trainer).items()}
+    content = {name: tensor.detach().cpu().contiguous() for name, tensor in _state(trainer).items()}
     metadata = {"format": str(FORMAT), "task": json.dumps(task, sort_keys=True), "epochs": str(trainer.epochs)}
-    metadata["digest"] = _digest(tensors, metadata)
-    atomic_write(path, lambda file: file.write(save(tensors, metadata)))
+    metadata["digest"] = _digest(content, metadata)
+    atomic_write(path, lambda file: file.write(save(content, metadata)))
 
 
 def read_checkpoint(path: Path, task: dict[str, Any]) -> tuple[dict[str, Tensor], int]:
@@ -77,9 +77,9 @@ def read_checkpoint(path: Path, task: dict[str, Any]) -> tuple[dict[str, Tensor]
     return state, epochs
 
 
-def _digest(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:
+def _digest(content: dict[str, Tensor], metadata: dict[str, str]) -> str:
     digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
-    for name, tensor in sorted(tensors.items()):
+    for name, tensor in sorted(content.items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()

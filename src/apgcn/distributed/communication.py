@@ -78,18 +78,18 @@ class Communicator:
         if self.size > 1:
             with self._timed():
                 dist.all_reduce(flat)
-        sums = flat.split([value.numel() for value in values])
-        return [total.view_as(value).to(value.dtype) for total, value in zip(sums, values, strict=True)]
+        totals = flat.split([value.numel() for value in values])
+        return [total.view_as(value).to(value.dtype) for total, value in zip(totals, values, strict=True)]
 
-    def all_reduce_(self, tensors: Sequence[Tensor]) -> None:
+    def all_reduce_(self, values: Sequence[Tensor]) -> None:
         """Sum tensors over all ranks in place, by one collective operation."""
-        if not tensors or self.size == 1:
+        if not values or self.size == 1:
             return
-        flat = torch.cat([tensor.flatten() for tensor in tensors])
+        flat = torch.cat([value.flatten() for value in values])
         with self._timed():
             dist.all_reduce(flat)
-        for tensor, total in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
-            tensor.copy_(total.view_as(tensor))
+        for value, total in zip(values, flat.split([value.numel() for value in values]), strict=True):
+            value.copy_(total.view_as(value))
 
     def all_to_all(
         self, rows: Tensor, *, send_sizes: list[int], receive_sizes: list[int], count_traffic: bool = True
@@ -122,8 +122,10 @@ class Communicator:
             longest = int(max(lengths))
             padded = [torch.empty(longest, dtype=torch.uint8, device=self.device) for _ in range(self.size)]
             dist.all_gather(padded, functional.pad(content, (0, longest - len(content))))
-        texts = (bytes(buffer[: int(length)].cpu().numpy()) for buffer, length in zip(padded, lengths, strict=True))
-        return [json.loads(text) for text in texts]
+        return [
+            json.loads(bytes(buffer[: int(length)].cpu().numpy()))
+            for buffer, length in zip(padded, lengths, strict=True)
+        ]
 
     def broadcast_array(self, array: np.ndarray | None, *, length: int, dtype: Any) -> np.ndarray:
         """An array of rank 0 on every rank; the others pass None."""

@@ -129,7 +129,7 @@ class GraphSource(Protocol):
         """Equal on two ranks that read the same graph."""
         ...
 
-    def partition(self, parts: int, method: str) -> np.ndarray:
+    def partition(self, num_parts: int, method: str) -> np.ndarray:
         """The part of every node, (nodes,)."""
         ...
 
@@ -156,10 +156,14 @@ class InMemorySource:
         self.edges, self.digest = graph.num_directed_edges, fingerprint(graph)
         self.notes = list(loaded.notes) if loaded else []
 
-    def partition(self, parts: int, method: str) -> np.ndarray:
+    def partition(self, num_parts: int, method: str) -> np.ndarray:
         """The part of every node, (nodes,)."""
         adjacency = self.graph.adjacency
-        return partition_metis(adjacency, parts) if method == "metis" else partition_blocks(adjacency.indptr, parts)
+        return (
+            partition_metis(adjacency, num_parts)
+            if method == "metis"
+            else partition_blocks(adjacency.indptr, num_parts)
+        )
 
     def shard(self, partition: np.ndarray, rank: int) -> GraphShard:
         """The rows of a rank."""

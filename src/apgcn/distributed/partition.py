@@ -29,16 +29,16 @@ def _has_metis() -> bool:
     return True
 
 
-def check_partition(partition: np.ndarray, parts: int) -> None:
+def check_partition(partition: np.ndarray, num_parts: int) -> None:
     """Raise unless every part has nodes."""
-    if len(np.unique(partition)) < parts:
+    if len(np.unique(partition)) < num_parts:
         raise InvalidInput(
-            f"every rank must have rows, but the {len(partition):,} nodes cannot be divided among {parts}; use fewer "
-            "ranks."
+            f"every rank must have rows, but the {len(partition):,} nodes cannot be divided among {num_parts}; "
+            "use fewer ranks."
         )
 
 
-def partition_blocks(indptr: np.ndarray, parts: int) -> np.ndarray:
+def partition_blocks(indptr: np.ndarray, num_parts: int) -> np.ndarray:
     """Blocks of consecutive nodes with about equal work.
 
     Parameters
@@ -54,21 +54,23 @@ def partition_blocks(indptr: np.ndarray, parts: int) -> np.ndarray:
     """
     nodes = len(indptr) - 1
     work = indptr.astype(np.float64) + EDGES_PER_NODE * np.arange(nodes + 1)  # before each node
-    cuts = np.searchsorted(work, work[-1] * np.arange(1, parts) / parts)  # first node of every block but the first
-    numbers = np.arange(1, parts)
+    cuts = np.searchsorted(
+        work, work[-1] * np.arange(1, num_parts) / num_parts
+    )  # first node of every block but the first
+    numbers = np.arange(1, num_parts)
     cuts = np.maximum.accumulate(cuts - numbers) + numbers  # no block is empty, wherever a hub is
-    cuts = np.clip(cuts, numbers, nodes - parts + numbers)
+    cuts = np.clip(cuts, numbers, nodes - num_parts + numbers)
     return np.searchsorted(cuts, np.arange(nodes), side="right").astype(np.int16)
 
 
-def partition_metis(adjacency: sparse.csr_matrix, parts: int) -> np.ndarray:
+def partition_metis(adjacency: sparse.csr_matrix, num_parts: int) -> np.ndarray:
     """The part of every node, (nodes,), by METIS, which cuts few edges; their direction is ignored.
 
     METIS needs some 130 bytes per edge meanwhile, so matrices are copied only where they must be.
     """
     import pymetis
 
-    if parts == 1:
+    if num_parts == 1:
         return np.zeros(adjacency.shape[0], np.int16)
     ones = np.ones(adjacency.nnz, np.int8)
     undirected = sparse.csr_matrix((ones, adjacency.indices, adjacency.indptr), shape=adjacency.shape)
@@ -79,5 +81,5 @@ def partition_metis(adjacency: sparse.csr_matrix, parts: int) -> np.ndarray:
         undirected.setdiag(0)
         undirected.eliminate_zeros()
     edges = pymetis.CSRAdjacency(adj_starts=undirected.indptr, adjacent=undirected.indices)
-    result = pymetis.part_graph(parts, edges, vweights=EDGES_PER_NODE + np.diff(undirected.indptr))
+    result = pymetis.part_graph(num_parts, edges, vweights=EDGES_PER_NODE + np.diff(undirected.indptr))
     return np.asarray(result[1], dtype=np.int16)

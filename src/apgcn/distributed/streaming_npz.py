@@ -86,17 +86,17 @@ class NpzSource:
         if self.features < 1:
             raise ValueError("nodes must have features")
 
-    def partition(self, parts: int, method: str) -> np.ndarray:
+    def partition(self, num_parts: int, method: str) -> np.ndarray:
         """The part of every node, (nodes,)."""
         if method == "blocks":
-            return partition_blocks(self._indptr, parts)
+            return partition_blocks(self._indptr, num_parts)
         with self._reading(), self._open() as archive:
             indices = self._read(archive, "adj_indices")
             if indices.size and not 0 <= indices.min() <= indices.max() < self.nodes:
                 raise ValueError(f"indices must be from 0 to {self.nodes - 1}")
             ones = np.ones(len(indices), np.int8)
             matrix = sparse.csr_matrix((ones, indices, self._indptr), shape=(self.nodes, self.nodes))
-        return partition_metis(matrix, parts)
+        return partition_metis(matrix, num_parts)
 
     def shard(self, partition: np.ndarray, rank: int) -> GraphShard:
         """The rows of a rank."""
@@ -123,7 +123,7 @@ class NpzSource:
         if (forward - backward) % 2**64 and not self.directed:
             raise InvalidInput(
                 f"{self.path} must hold every edge in both directions with the same weight, but does not; pass "
-                "--directed, or write it again after apgcn.data.transforms.undirected."
+                "--directed, or write it again after apgcn.data.transforms.to_undirected."
             )
 
     def _features(self, archive: zipfile.ZipFile, is_local: np.ndarray) -> sparse.csr_matrix | np.ndarray:
