@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -16,8 +17,7 @@ from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput, UnknownName
 from apgcn.inference.bundle import ModelBundle
 from apgcn.inference.evaluation import evaluate_split
-from apgcn.inference.halting_benchmark import PenaltyPoint, time_propagation
-from apgcn.inference.lazy_predictor import supports_lazy
+from apgcn.inference.halting_benchmark import PenaltyPoint
 from apgcn.inference.predictions import Predictions
 from apgcn.models.apgcn import APGCNConfig
 from apgcn.report.explain.layout import node_positions
@@ -64,8 +64,9 @@ def build_payload(
     """
     check_explainable(bundle, node=node, max_nodes=max_nodes)
     graph, model = bundle.graph, bundle.model
-    predictor = model.lazy_predictor(graph) if supports_lazy(model.config) else None
-    predictions = predictor.predict() if predictor else model.predict(graph)
+    start = time.perf_counter()
+    predictions = model.predict(graph)
+    seconds = time.perf_counter() - start
     evaluation = evaluate_split(predictions, graph, model.split)
     drawn = _drawn_nodes(graph, node, max_nodes=max_nodes)
     full_adjacency, z0 = _propagation_inputs(bundle)
@@ -104,7 +105,7 @@ def build_payload(
         "exact_steps": encode_array(_exact_steps(adjacency, in_degrees), np.uint8),
         "directed": (graph.adjacency != graph.adjacency.T).nnz > 0,
         "tables": steps_tables(graph, predictions, sets),
-        "cost": str(time_propagation(predictor)) if predictor else "",
+        "cost": predictions.describe_cost(seconds),
         "curve": [point._asdict() for point in curve],
         "confusion": _confusion(graph, predictions, sets),
         "reliability": evaluation["test"]["reliability"] or evaluation["stopping"]["reliability"],
