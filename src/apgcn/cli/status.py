@@ -24,7 +24,7 @@ def status(
     if not as_json:
         render.store_progress(progress)
         return
-    parts = [
+    run_configs = [
         {
             "run_config": part.run_config.text,
             "dataset": part.run_config.dataset,
@@ -44,6 +44,6 @@ def status(
         "left": progress.planned - progress.done,
         "in_training": progress.in_training,
         "seconds_left": progress.seconds_left,
-        "run_configs": parts,
+        "run_configs": run_configs,
     }
     print(json.dumps(summary))
