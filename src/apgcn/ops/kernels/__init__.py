@@ -8,3 +8,7 @@
 docstring of each module names the reference of its kernels and the test that compares them, in
 `tests/ops/test_kernels.py` where nothing else is stated.
 """
+
+from apgcn.ops.kernels.autograd import FusedAdaptivePropagation, HaltingParameters, PropagationMatrices, SparseLinear
+
+__all__ = ["FusedAdaptivePropagation", "HaltingParameters", "PropagationMatrices", "SparseLinear"]
