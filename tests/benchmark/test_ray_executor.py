@@ -88,6 +88,7 @@ def executor(cluster):
         yield executor
 
 
+@pytest.mark.slow
 def test_task_that_dies_is_submitted_again(executor, tmp_path):
     items = [make_batch(number) for number in range(3)]
     outcomes = list(executor.run(partial(kill_itself_once, folder=tmp_path), items, lambda batch, fraction: None))
@@ -96,6 +97,7 @@ def test_task_that_dies_is_submitted_again(executor, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_task_that_dies_in_every_attempt_is_reported_with_its_key(executor):
     with pytest.raises(
         WorkerDied, match=rf"run batch {make_batch(0).key} must be trained in 4 attempts, but its process"
@@ -103,6 +105,7 @@ def test_task_that_dies_in_every_attempt_is_reported_with_its_key(executor):
         list(executor.run(kill_itself, [make_batch(0)], lambda batch, fraction: None))
 
 
+@pytest.mark.slow
 def test_user_error_is_one_sentence_and_an_exception_has_a_traceback(executor):
     with pytest.raises(ApgcnError, match=r"^penalty must be >= 0, got -1\.$"):
         list(executor.run(raise_user_error, [make_batch(0)], lambda batch, fraction: None))
@@ -110,12 +113,14 @@ def test_user_error_is_one_sentence_and_an_exception_has_a_traceback(executor):
         list(executor.run(raise_exception, [make_batch(0)], lambda batch, fraction: None))
 
 
+@pytest.mark.slow
 def test_other_version_of_apgcn_is_reported(executor, monkeypatch):
     monkeypatch.setattr(ray_executor, "__version__", "9.9")  # here, not on the machines
     with pytest.raises(ApgcnError, match=rf"must have apgcn 9\.9, but .* has {__version__}; install the same there"):
         list(executor.run(raise_user_error, [make_batch(0)], lambda batch, fraction: None))
 
 
+@pytest.mark.slow
 def test_machine_without_apgcn_is_reported(executor, monkeypatch):
     """A module of this process alone: on the machines it is as if it, or all of apgcn, were not installed."""
     later = types.ModuleType("apgcn.later")
@@ -128,11 +133,13 @@ def test_machine_without_apgcn_is_reported(executor, monkeypatch):
         list(executor.run(raise_user_error, [make_batch(0)], lambda batch, fraction: None))
 
 
+@pytest.mark.slow
 def test_cluster_without_gpu_refuses_cuda(cluster):
     with pytest.raises(MissingDevice, match="needs a GPU in the Ray cluster"):
         RayExecutor(cluster.address, device="cuda")
 
 
+@pytest.mark.slow
 def test_tasks_request_the_estimated_memory_of_their_batches(cluster):
     with RayExecutor(cluster.address) as executor:
         one, three = (
@@ -146,6 +153,7 @@ def test_tasks_request_the_estimated_memory_of_their_batches(cluster):
         assert three["memory"] - one["memory"] == 2 * estimate.per_run
 
 
+@pytest.mark.slow
 def test_task_that_no_machine_can_run_any_more_requests_less_memory(executor, tmp_path, monkeypatch):
     """As if a larger machine had existed when the task was submitted first."""
     resources_for, requests = RayExecutor.resources_for, []
@@ -170,6 +178,7 @@ def wait_for_one_cpu(executor):
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_records_are_the_same_after_a_machine_dies(cluster, tmp_path):
     """One of two is removed when three run batches are done; the records are those of this process alone."""
     run_plan(Store(tmp_path / "here"), plan(), command="test")
@@ -194,6 +203,7 @@ def test_records_are_the_same_after_a_machine_dies(cluster, tmp_path):
     assert results_without_times(tmp_path / "there") == results_without_times(tmp_path / "here")
 
 
+@pytest.mark.slow
 def test_without_an_address_a_cluster_is_started_and_ended(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     trials = ["--search", "penalty", "--trials", "1", "--runs", "1"]
@@ -212,6 +222,7 @@ def wait_for_records(driver, store):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_driver_that_dies_continues_from_its_store(tmp_path):
     """It is killed after its first records; the cluster that it had started ends with it."""
     here, there = tmp_path / "here", tmp_path / "there"
@@ -234,6 +245,7 @@ def test_driver_that_dies_continues_from_its_store(tmp_path):
     assert found == expected
 
 
+@pytest.mark.slow
 def test_lost_head_is_reported_and_the_store_stays(tmp_path):
     """In a process of its own, which must end by itself: Ray would wait for the head, and then abort."""
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
@@ -302,6 +314,7 @@ def test_missing_package_is_reported_with_the_command_that_installs_it(tmp_path,
     assert 'tuning needs optuna: pip install "apgcn[tune]"' in capsys.readouterr().err  # before a cluster is started
 
 
+@pytest.mark.slow
 def test_missing_token_is_reported(cluster, tmp_path):
     command = ["-m", "apgcn", "tune", "cora", "--store", str(tmp_path / "s"), "--executor", "ray"]
     found = subprocess.run(

@@ -59,6 +59,7 @@ def undisturbed(tmp_path_factory) -> Store:
     return Store(folder)
 
 
+@pytest.mark.slow
 def test_records_are_the_same_after_ten_kills(undisturbed, tmp_path):
     """The kills come at random times: before the first record, between two, or a while after some."""
     moments = random.Random(7)

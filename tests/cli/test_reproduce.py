@@ -369,6 +369,7 @@ def test_after_nohup_a_closed_terminal_ends_nothing(folder):
     process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pause", [0.0, 0.003, 0.01, 0.03])
 def test_a_second_signal_leaves_no_worker_alive(folder, pause):
     """Ctrl-C, and at once the terminal is closed: the second signal must not keep the workers alive."""
