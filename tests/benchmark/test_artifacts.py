@@ -51,8 +51,8 @@ def test_every_hyperparameter_is_part_of_the_key():
 
 def test_keys_of_the_papers_runs_are_stable():
     """They are in stores that people have: a default that changes would orphan their records."""
-    texts = {name: RunConfig.from_preset(name, "apgcn").text for name in ("cora_ml", "citeseer", "amazon_photo")}
-    assert texts == {
+    keys = {name: RunConfig.from_preset(name, "apgcn").text for name in ("cora_ml", "citeseer", "amazon_photo")}
+    assert keys == {
         "cora_ml": "cora_ml/apgcn/defaults/train_per_class=20",
         "citeseer": "citeseer/apgcn/penalty=0.001/train_per_class=20",
         "amazon_photo": "amazon_photo/apgcn/"
@@ -169,12 +169,12 @@ def test_records_with_other_hyperparameters_do_not_count(store):
 
 def test_best_model_has_stars_if_it_differs_from_the_second(store):
     random = np.random.default_rng(0)
-    noise = random.normal(0, 0.05, 40)  # of the runs, which both models share
+    run_effect = random.normal(0, 0.05, 40)  # of the runs, which both models share
     add_fake_records(
-        store, RunConfig.from_preset("cora_ml", "apgcn"), (0.80 + noise + random.normal(0, 0.005, 40)).tolist()
+        store, RunConfig.from_preset("cora_ml", "apgcn"), (0.80 + run_effect + random.normal(0, 0.005, 40)).tolist()
     )
     add_fake_records(
-        store, RunConfig.from_preset("cora_ml", "gcn"), (0.81 + noise + random.normal(0, 0.005, 40)).tolist()
+        store, RunConfig.from_preset("cora_ml", "gcn"), (0.81 + run_effect + random.normal(0, 0.005, 40)).tolist()
     )
     gcn, apgcn = accuracy_tables.build_table2(store, Scope(("apgcn", "gcn"), ("cora_ml",), None)).table.rows
     assert (gcn["model"], gcn["stars"]) == ("gcn", "**")
@@ -451,11 +451,11 @@ def test_keys_are_grouped_by_config_in_order_and_once():
 
 
 def test_rows_with_another_preset_come_below_and_have_their_own_stars(store):
-    noise = np.random.default_rng(0).normal(0, 0.02, 20)
+    run_effect = np.random.default_rng(0).normal(0, 0.02, 20)
     for model, preset, level in (
         ("gcn", "paper", 0.80), ("appnp", "paper", 0.82), ("gcn", "published", 0.86), ("appnp", "published", 0.84)
     ):  # fmt: skip
-        add_fake_records(store, RunConfig.from_preset("amazon_photo", model, preset=preset), (level + noise).tolist())
+        add_fake_records(store, RunConfig.from_preset("amazon_photo", model, preset=preset), (level + run_effect).tolist())
     rows = accuracy_tables.build_table3(store, Scope(("gcn", "appnp"), ("amazon_photo",), None)).table.rows
     assert [(row["model"], row["preset"], row["stars"]) for row in rows] == [
         ("gcn", "paper", ""), ("appnp", "paper", "**"), ("gcn", "published", "**"), ("appnp", "published", "")

@@ -132,16 +132,16 @@ def test_part_around_a_node_has_its_nearest_nodes_and_their_exact_states(bundle)
     part = build_payload(bundle, node="paper 3", max_nodes=50)
     assert len(part["ids"]) == 50
     assert "paper 3" in part["ids"]
-    whole = build_payload(bundle)
-    in_degrees = dict(zip(whole["ids"], decode_array(whole["in_degrees"]), strict=True))
+    full = build_payload(bundle)
+    in_degrees = dict(zip(full["ids"], decode_array(full["in_degrees"]), strict=True))
     assert decode_array(part["in_degrees"]).tolist() == [in_degrees[name] for name in part["ids"]]
-    assert set(decode_array(whole["exact_steps"])) == {255}
+    assert set(decode_array(full["exact_steps"])) == {255}
     exact_steps = decode_array(part["exact_steps"])
     assert exact_steps.min() == 0  # of a node with an in-neighbour that is not drawn
     center = part["ids"].index("paper 3")
     assert exact_steps[center] >= 1
     in_part = states_by_step(part, center, exact_steps.max())
-    in_whole = states_by_step(whole, whole["ids"].index("paper 3"), exact_steps.max())
+    in_whole = states_by_step(full, full["ids"].index("paper 3"), exact_steps.max())
     for k in range(exact_steps[center] + 1):
         np.testing.assert_allclose(in_part[k], in_whole[k], atol=1e-5)
     with pytest.raises(InvalidInput, match="a page draws at most 100 nodes, but the graph has 2,485; name a node"):

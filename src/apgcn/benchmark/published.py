@@ -1,4 +1,4 @@
-"""What does the paper report? Every number of its tables, typed once.
+"""The numbers of the paper's tables, and their sources.
 
 Spinelli, Scardapane and Uncini, Adaptive Propagation Graph Convolutional Network, IEEE TNNLS 2020.
 """
@@ -25,12 +25,12 @@ MODEL_TITLES = {
 }
 
 PPNP_PAPER = "copied from Gasteiger et al., Predict then Propagate, ICLR 2019"
-OWN = "run by the authors"
+RUN_BY_AUTHORS = "run by the authors"
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """A line of Table I."""
+    """Row of Table I."""
 
     classes: int
     features: int
@@ -41,17 +41,17 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """A cell of Table II or III: percent, half-width of the 95 % interval, stars of the rank test, and whose run."""
+    """Cell of Table II or III: percent, half-width of the 95 % interval, stars of the rank test, and source."""
 
     accuracy: float
     interval: float
     stars: str = ""
-    source: str = OWN
+    source: str = RUN_BY_AUTHORS
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """A line of Table IV: the best penalty, the mean K with it, and by how much accuracy drops over the range."""
+    """Row of Table IV: the best penalty, the mean K with it, and how much accuracy drops over the range."""
 
     penalty: float
     steps: float
@@ -93,8 +93,8 @@ _STARS = {
 
 
 def _source(dataset: str, model: str) -> str:
-    """The citation rows of all but two models were taken over from the PPNP paper."""
-    return PPNP_PAPER if dataset in CITATION_GRAPHS and model not in ("arma", "apgcn") else OWN
+    """Source of a cell: on citation graphs all but two models were copied from the PPNP paper."""
+    return PPNP_PAPER if dataset in CITATION_GRAPHS and model not in ("arma", "apgcn") else RUN_BY_AUTHORS
 
 
 ACCURACIES = {

@@ -42,12 +42,12 @@ def time_trainings(dataset: str, runs: int, *, device: str, workers: int) -> Tra
     """Train runs of the protocol: on a GPU in one batch if it fits, on a CPU in `workers` processes of one thread."""
     if resolve_device(device).type == "cuda":
         workers = 1
-    shares = split_evenly(range(runs), max_size=-(-runs // workers))
+    run_numbers = split_evenly(range(runs), max_size=-(-runs // workers))
     cleaned(dataset)
     started = time.perf_counter()
     executor: Executor = SerialExecutor() if workers == 1 else ProcessExecutor(workers)
-    items = [(dataset, numbers, device) for numbers in shares]
-    outcomes = [outcome for _, outcome in executor.run(_train_share, items, lambda item, fraction: None)]
+    items = [(dataset, numbers, device) for numbers in run_numbers]
+    outcomes = [outcome for _, outcome in executor.run(_train_part, items, lambda item, fraction: None)]
     seconds = time.perf_counter() - started
     epochs = np.concatenate([outcome.epochs for outcome in outcomes])
     accuracies = np.concatenate([outcome.accuracies for outcome in outcomes])
@@ -71,8 +71,8 @@ class _Outcome(NamedTuple):
     memory: int
 
 
-def _train_share(item: tuple[str, list[int], str], report: ReportProgress) -> _Outcome:
-    """Train one worker's share of the runs."""
+def _train_part(item: tuple[str, list[int], str], report: ReportProgress) -> _Outcome:
+    """Train the runs of one worker."""
     dataset, numbers, device = item
     graph = cleaned(dataset)
     runs = benchmark_runs(graph, numbers[-1] + 1)

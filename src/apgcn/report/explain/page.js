@@ -339,7 +339,7 @@ function showCost() {
   plot.strokeStyle = plot.fillStyle = ink;
   plot.font = "12px system-ui";
   plot.strokeRect(px(0), 20, 250, 200);
-  plot.fillText(isCounted ? "edge messages, of those of all steps" : "mean K / T", px(0.2), 250);
+  plot.fillText(isCounted ? "edge messages, of those of all steps" : "mean K / T", px(0.05), 250);
   plot.fillText("accuracy", 2, 14);
   plot.fillText("0", px(0) - 3, 236); plot.fillText("100 %", px(1) - 20, 236);
   plot.fillText(percent(high), 2, py(high) + 4); if (high > low) plot.fillText(percent(low), 2, py(low) + 4);
