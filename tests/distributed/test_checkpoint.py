@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.ranks import NO_DROPOUT, epochs_in, history, run_ranks, start, wait, wait_for_epochs
+from helpers.rank_processes import NO_DROPOUT, epochs_in, history, run_ranks, start, wait, wait_for_epochs
 from safetensors import safe_open
 from safetensors.torch import save_file
 

@@ -1,7 +1,7 @@
 """Mistakes of a distributed training: one sentence of rank 0, and exit status 2 of all ranks."""
 
 import pytest
-from helpers.ranks import WITHOUT_NUMBA, start, wait
+from helpers.rank_processes import WITHOUT_NUMBA, start, wait
 
 from apgcn.cli import run
 from apgcn.data.npz import write_npz

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 from helpers import ROOT
-from helpers.ranks import MAIN, NO_DROPOUT, WITHOUT_NUMBA, history, run_ranks, start_ranks, wait
+from helpers.rank_processes import MAIN, NO_DROPOUT, WITHOUT_NUMBA, history, run_ranks, start_ranks, wait
 
 from apgcn.benchmark.store import Store
 from apgcn.cli import run
