@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from apgcn.benchmark.executors import Executor, ProcessExecutor, ReportProgress, SerialExecutor
-from apgcn.benchmark.graph_cache import cleaned
+from apgcn.benchmark.worker import cleaned_graph
 from apgcn.ops.devices import peak_memory, resolve_device
 from apgcn.training.batching import split_evenly, train
 from apgcn.training.config import preset_config
@@ -43,7 +43,7 @@ def time_trainings(dataset: str, runs: int, *, device: str, workers: int) -> Tra
     if resolve_device(device).type == "cuda":
         workers = 1
     run_numbers = split_evenly(range(runs), max_size=-(-runs // workers))
-    cleaned(dataset)
+    cleaned_graph(dataset)
     started = time.perf_counter()
     executor: Executor = SerialExecutor() if workers == 1 else ProcessExecutor(workers)
     items = [(dataset, numbers, device) for numbers in run_numbers]
@@ -74,7 +74,7 @@ class _Outcome(NamedTuple):
 def _train_part(item: tuple[str, list[int], str], report: ReportProgress) -> _Outcome:
     """Train the runs of one worker."""
     dataset, numbers, device = item
-    graph = cleaned(dataset)
+    graph = cleaned_graph(dataset)
     runs = benchmark_runs(graph, numbers[-1] + 1)
     on_gpu = resolve_device(device).type == "cuda"
     if on_gpu:
