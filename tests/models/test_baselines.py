@@ -392,7 +392,7 @@ def test_bootstrapping_agrees_with_a_dense_loop_over_runs(graph):
 
 @pytest.mark.parametrize("name", ["ap-appnp", "ap-arma"])
 def test_adaptive_propagation_with_the_steps_of_a_baseline(name, graph):
-    """Dense: z^k = 0.7 A z^(k-1) W + 0.3 z^0 V; for APPNP A with self-loops and W = V = I, for ARMA without, learned."""
+    """Dense: z^k = 0.7 A z^(k-1) W + 0.3 z^0 V; APPNP: A with self-loops, W = V = I; ARMA: without, learned."""
     model = two_runs(MODELS[name](hidden_channels=4, teleport=0.3, max_steps=5), graph)
     model.propagation.halting_unit.bias.data.fill_(-0.7)
     if name == "ap-appnp":

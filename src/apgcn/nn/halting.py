@@ -1,7 +1,19 @@
-"""When does a node stop? The paper's equations for K, R, p and the output, as plain functions of the probabilities h.
+"""The halting rule of adaptive propagation: steps K, remainder R, step weights p and output, from probabilities h.
 
-Everywhere, axis 0 counts the steps k = 1..T (h, p) or k = 0..T (z); the axes after it are runs and nodes, in any
-number, and z has the channels last. `tests/test_halting.py` compares each with a loop over nodes.
+In all functions axis 0 is the step, k = 1..T (h, p) or k = 0..T (z); the axes after it are runs and nodes, in any
+number, and z has the channels last. `tests/nn/test_halting.py` compares each function with a loop over nodes.
+
+These functions are the reference of every implementation of the rule:
+
+* `nn.propagation.AdaptivePropagation`: batched models in PyTorch, where there are no kernels;
+* `ops.kernels.cpu.propagation` and `.halting`, `ops.kernels.gpu.propagation` and `.halting`: the same fused, which
+  `ops.dispatch.select_kernels` selects for float32;
+* `ops.kernels.cpu.halo_propagation`: distributed training, where an adjacency has a halo exchange; without numba,
+  `AdaptivePropagation` on the sharded matrices of `distributed.halo`;
+* `inference.lazy_propagation` with `ops.kernels.cpu.lazy`: prediction on a CPU, for the nodes that are requested;
+* `nn.apgcn.APGCNConv`: the module for (x, edge_index), which `inference.onnx` exports.
+
+docs/halting_implementations.md has the reasons; `tests/nn/test_halting_implementations.py` compares all of them.
 """
 
 from __future__ import annotations
