@@ -235,6 +235,43 @@ def test_larger_plan_keeps_existing_records_and_trains_the_rest(tmp_path):
     assert [len(batch.runs) for batch in store.planned_batches] == [4, 3]  # not 8: the four are done
 
 
+def test_hyperparameters_are_converted_once_per_run_config(tmp_path, monkeypatch):
+    """By the preset, and into the dataclasses of training; not again for each run, record or look-up."""
+    from apgcn.benchmark import config as run_configs
+    from apgcn.training import config as training_config
+
+    conversions = []
+
+    def counted(model, values):
+        conversions.append(values)
+        return split_config(model, values)
+
+    split_config = training_config.split_config
+    monkeypatch.setattr(training_config, "split_config", counted)
+    monkeypatch.setattr(run_configs, "split_config", counted)
+    run_config = RunConfig.from_preset("cora", "apgcn", hidden_channels=6, max_epochs=2)  # no other test has it
+    store = Store(tmp_path)
+    run_plan(store, run_config.first_runs(2))
+    assert len(store.records_for(run_config)) == len(Store(tmp_path).records_for(run_config)) == 2
+    assert len(conversions) <= 2
+
+
+def test_missing_runs_are_looked_up_once_before_in_and_after_a_planning_round(tmp_path, monkeypatch):
+    lookups = []
+    missing = Store.missing
+    monkeypatch.setattr(Store, "missing", lambda self, keys: lookups.append(keys) or missing(self, keys))
+    run_plan(Store(tmp_path), small_plan(2))
+    assert len(lookups) == 3  # before the first round, when its one batch is claimed, and after it
+
+
+def test_equal_values_of_other_types_are_not_confused():
+    """1, 1.0 and True are equal in Python, but not all of them are an integer or a bool."""
+    assert RunConfig.create("cora", "apgcn", {"max_steps": 1}).configs[0].max_steps == 1
+    for value in (1.0, True):
+        with pytest.raises(InvalidInput, match="max_steps must be an integer"):
+            RunConfig.create("cora", "apgcn", {"max_steps": value})
+
+
 def test_batches_for_another_device_are_planned_anew_unless_begun(tmp_path):
     store, plan = Store(tmp_path), small_plan(6)
     before = plan_batches(store, plan, device="cpu", max_batch=lambda run_config: 3)
