@@ -163,7 +163,7 @@ def test_a_mistake_costs_one_sentence_and_leaves_nothing_behind(
         (["fit", "--graph", "g.npz", "--words", "title"], "fit has no option --words; use --bag-of-words."),
         (["fit", "--graph", "g.npz", "--runs", "3"], "fit has no option --runs; use --ensemble."),
         (["fit", "--graph", "g.npz", "--settings", "paper"], "use --set NAME=VALUE for each hyperparameter"),
-        (["train", "--words", "title"], "apgcn fit"),
+        (["train", "--words", "title"], "for your own graph use: apgcn fit --bag-of-words ..."),
         (["bench", "--packs", "1"], "bench has no option --packs; use --batch-sizes."),
         (["bench", "--rounds", "1"], "bench has no option --rounds; use --repeats."),
         (["predict", "m", "--out", "p.csv", "--nodes", "a,b,c"], "for some nodes use --node-ids a,b,c."),

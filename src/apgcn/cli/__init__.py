@@ -50,21 +50,6 @@ RENAMED_OPTIONS = {
     ("bench", "--rounds"): "--repeats",
     ("train", "--tune"): "the command `apgcn tune DATASET`",
 }
-FIT_OPTIONS = (
-    *(
-        "--edges",
-        "--nodes",
-        "--graph",
-        "--label",
-        "--id",
-        "--source",
-        "--target",
-        "--weight",
-        "--directed",
-        "--one-hot",
-    ),
-    *("--bag-of-words", "--words", "--ignore", "--test-size", "--test-share", "--ensemble"),
-)
 
 app = typer.Typer(
     name="apgcn",
@@ -152,10 +137,12 @@ def _usage_message(error: Any) -> str:
     replacement = RENAMED_OPTIONS.get((str(command), str(option)))
     if replacement:
         return f"{command} has no option {option}; use {replacement}."
-    if command == "train" and option in FIT_OPTIONS:
-        return (
-            f"train is for benchmark graphs and has no option {option}; for your own graph use: apgcn fit {option} ..."
-        )
+    if command == "train" and option is not None:
+        parameters = error.ctx.parent.command.commands["fit"].params
+        options_of_fit = {name for parameter in parameters for name in parameter.opts}
+        if option in options_of_fit or ("fit", option) in RENAMED_OPTIONS:
+            hint = f"for your own graph use: apgcn fit {RENAMED_OPTIONS.get(('fit', option), option)} ..."
+            return f"train is for benchmark graphs and has no option {option}; {hint}"
     return error.format_message()
 
 

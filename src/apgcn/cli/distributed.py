@@ -251,8 +251,8 @@ def _graph_source(files: GraphFiles, schema: TableSchema, *, quiet: bool) -> Gra
         return NpzSource(files.graph, directed=schema.directed)
     if schema.label is None:
         raise InvalidInput("--label must name the column of --nodes that holds the classes.")
-    read = files.read(schema, quiet=quiet)
-    return InMemorySource(replace(read.graph, name="graph"), read)
+    loaded = files.read(schema, quiet=quiet)
+    return InMemorySource(replace(loaded.graph, name="graph"), loaded)
 
 
 def _show(summary: dict[str, Any], *, accuracy: float, set_name: str, title: str, as_json: bool) -> None:

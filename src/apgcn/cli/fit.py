@@ -189,8 +189,8 @@ def _fit(
     torch_device = resolve_device(device)
     model_config, training = split_config(model, overrides)
     with new_folder(out) as folder:
-        read = files.read(schema)
-        graph = replace(read.graph, name=out.name or "graph")
+        loaded = files.read(schema)
+        graph = replace(loaded.graph, name=out.name or "graph")
         split = stratified_split(graph.labels, test_size=test_size, seed=seed)
         split_notes = missing_class_notes(graph, split, sets=held_out_sets(test_size))
         log_all(split_notes)
@@ -218,17 +218,17 @@ def _fit(
             }
             for trial in results
         ]
-        write_bundle(folder, ModelBundle(trained, graph, read.encoding, read.schema))
+        write_bundle(folder, ModelBundle(trained, graph, loaded.encoding, loaded.schema))
     summary = {
         "nodes": graph.num_nodes,
-        "edges": graph.num_directed_edges if read.schema.directed else graph.num_directed_edges // 2,
+        "edges": graph.num_directed_edges if loaded.schema.directed else graph.num_directed_edges // 2,
         "features": graph.num_features,
         "classes": list(graph.class_names),
         "labelled": int((graph.labels >= 0).sum()),
         "model": model,
         "ensemble_size": trained.ensemble_size,
         "hyperparameters": {**vars(model_config), **vars(training)},
-        "notes": [*read.notes, *split_notes],
+        "notes": [*loaded.notes, *split_notes],
         **trained.metrics,
         "out": str(out),
     }

@@ -202,20 +202,21 @@ class GraphFiles:
         """Whether the file holds a feature matrix, not columns that must be encoded."""
         return self.graph is not None and self.graph.suffix.lower() == ".npz"
 
-    def read(self, schema: TableSchema, *, quiet: bool = False, **trained: Any) -> LoadedGraph:
-        """Read the graph, and log what was dropped or added unless quiet; `trained` is passed to `build_graph`."""
+    def read(self, schema: TableSchema, *, quiet: bool = False, **build_options: Any) -> LoadedGraph:
+        """Read the graph, and log what was dropped or added unless quiet; options go to `build_graph`."""
         from apgcn.io.graph_builder import build_graph
         from apgcn.io.registry import read_graph, read_table
 
         if self.graph is not None:
-            read = read_graph(self.graph, schema, **trained)
+            loaded = read_graph(self.graph, schema, **build_options)
         elif self.edges is not None and self.nodes is not None:
-            read = build_graph(read_table(self.edges), read_table(self.nodes), schema, name="graph", **trained)
+            edges, nodes = read_table(self.edges), read_table(self.nodes)
+            loaded = build_graph(edges, nodes, schema, name="graph", **build_options)
         else:
             raise InvalidInput("--edges and --nodes must be given together, or --graph.")
         if not quiet:
-            log_all(read.notes)
-        return read
+            log_all(loaded.notes)
+        return loaded
 
 
 # --- runs of a benchmark ---
