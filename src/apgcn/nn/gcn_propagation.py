@@ -30,7 +30,7 @@ class GCNPropagation(nn.Module):
     Examples
     --------
     >>> edge_index = torch.tensor([[0, 1], [1, 0]])
-    >>> GCNPropagation()(torch.tensor([[1.0], [3.0]]), edge_index).flatten().tolist()
+    >>> [round(value, 3) for value in GCNPropagation()(torch.tensor([[1.0], [3.0]]), edge_index).flatten().tolist()]
     [2.0, 2.0]
     """
 
