@@ -287,7 +287,7 @@ def free_port():
         (["--address", "auto"], "--address must come with --executor ray"),
         (
             ["--executor", "ray", "--address", "auto", "--workers", "2"],
-            "--workers must not come with a cluster's address",
+            "--workers must not come with the address of a cluster (auto)",
         ),
         (["--executor", "ray", "--device", "cuda:1"], "on a Ray cluster the device must be cpu or cuda"),
         (["--executor", "ray", "--device", "tpu"], "device must be cpu, cuda or cuda:N, got 'tpu'"),

@@ -10,7 +10,8 @@ import torch
 from helpers import ROOT
 from helpers.graphs import random_graph
 
-from apgcn import APGCNConfig
+from apgcn import APGCNConfig, benchmark_runs, clean, load, preset_config, train
+from apgcn.benchmark.speed.end_to_end import time_trainings
 from apgcn.benchmark.speed.pyg_baselines import build_adaptive_propagation
 from apgcn.benchmark.speed.targets import TARGETS, compare_with_targets
 from apgcn.cli import main
@@ -38,6 +39,21 @@ def test_bench_times_our_epoch_and_the_baselines():
     assert [target["name"] for target in measured["targets"]] == [target.title for target in TARGETS[-2:]], (
         "cora is not cora_ml"
     )
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_timed_trainings_are_the_first_runs_of_the_protocol(monkeypatch, workers):
+    monkeypatch.setattr("apgcn.training.batching.MAX_CPU_BATCH", 2)
+    monkeypatch.setattr(
+        "apgcn.benchmark.config.preset_config", lambda dataset, **values: preset_config(dataset, max_epochs=5)
+    )
+    timing = time_trainings("cora", 4, device="cpu", workers=workers)
+    graph = clean(load("cora"))
+    results = train(graph, benchmark_runs(graph, 4), *preset_config("cora", max_epochs=5))
+    assert (timing.runs, timing.workers, timing.epochs_max, timing.epochs_mean) == (4, workers, 5, 5.0)
+    assert timing.accuracy_mean == pytest.approx(np.mean([result.test_accuracy for result in results]))
+    assert timing.seconds > 0
+    assert timing.memory > 2**26
 
 
 def test_pyg_baseline_computes_the_same_propagation():
@@ -136,5 +152,6 @@ def test_run_too_large_for_memory_is_refused_before_anything_is_allocated(monkey
     from apgcn.training.batching import max_runs_in_memory
 
     monkeypatch.setattr("apgcn.training.batching.available_memory", lambda device: 10**6)
-    with pytest.raises(InvalidInput, match=r"needs about .* bytes of memory .*make max_steps or hidden_channels smaller"):
+    message = r"needs about .* bytes of memory .*make max_steps or hidden_channels smaller"
+    with pytest.raises(InvalidInput, match=message):
         max_runs_in_memory(random_graph(400, edges=900), APGCNConfig(), torch.device("cpu"))

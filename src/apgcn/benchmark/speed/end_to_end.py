@@ -5,18 +5,22 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from apgcn.benchmark.config import RunConfig
 from apgcn.benchmark.executors import Executor, ProcessExecutor, ReportProgress, SerialExecutor
+from apgcn.benchmark.runner import run_plan
+from apgcn.benchmark.store import Store
 from apgcn.benchmark.worker import cleaned_graph
 from apgcn.ops.devices import peak_memory, resolve_device
-from apgcn.training.batching import split_evenly, train
-from apgcn.training.config import preset_config
-from apgcn.training.runs import benchmark_runs
 
 IMPORT_REPEATS = 3  # the fastest counts
 
@@ -39,51 +43,60 @@ class TrainingTime:
 
 
 def time_trainings(dataset: str, runs: int, *, device: str, workers: int) -> TrainingTime:
-    """Train runs of the protocol: on a GPU in one batch if it fits, on a CPU in `workers` processes of one thread."""
-    if resolve_device(device).type == "cuda":
+    """Train the first runs of the protocol: on a GPU in one process, on a CPU in `workers` processes of one thread."""
+    torch_device = resolve_device(device)
+    on_gpu = torch_device.type == "cuda"
+    if on_gpu:
         workers = 1
-    run_numbers = split_evenly(range(runs), max_size=-(-runs // workers))
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(torch_device)
+    executor = _PeakMemory(SerialExecutor() if workers == 1 else ProcessExecutor(workers))
+    plan = RunConfig.from_preset(dataset, "apgcn").first_runs(runs)
     cleaned_graph(dataset)
-    started = time.perf_counter()
-    executor: Executor = SerialExecutor() if workers == 1 else ProcessExecutor(workers)
-    items = [(dataset, numbers, device) for numbers in run_numbers]
-    outcomes = [outcome for _, outcome in executor.run(_train_part, items, lambda item, fraction: None)]
-    seconds = time.perf_counter() - started
-    epochs = np.concatenate([outcome.epochs for outcome in outcomes])
-    accuracies = np.concatenate([outcome.accuracies for outcome in outcomes])
+    with TemporaryDirectory() as folder:
+        store = Store(folder)
+        started = time.perf_counter()
+        run_plan(store, plan, device=device, executor=executor)
+        seconds = time.perf_counter() - started
+        records = list(store.records.values())
+    epochs = [record.epochs for record in records]
     return TrainingTime(
         dataset=dataset,
         runs=runs,
         workers=workers,
         seconds=seconds,
-        epochs_mean=float(epochs.mean()),
-        epochs_max=int(epochs.max()),
-        accuracy_mean=float(accuracies.mean()),
-        memory=max(outcome.memory for outcome in outcomes),
+        epochs_mean=float(np.mean(epochs)),
+        epochs_max=max(epochs),
+        accuracy_mean=float(np.mean([record.test_accuracy for record in records])),
+        memory=torch.cuda.max_memory_reserved(torch_device) if on_gpu else executor.peak,
     )
 
 
-class _Outcome(NamedTuple):
-    """Epochs and test accuracies, one per run, and the peak memory in bytes."""
+class _PeakMemory:
+    """An executor that also measures the peak memory of the processes that train, in bytes."""
 
-    epochs: np.ndarray
-    accuracies: np.ndarray
-    memory: int
+    def __init__(self, executor: Executor):
+        self._executor, self.workers, self.peak = executor, executor.workers, 0
+
+    def call(self, function: Callable[..., Any], run_config: RunConfig, **arguments: Any) -> Any:
+        """Call a function with a run configuration."""
+        return self._executor.call(function, run_config, **arguments)
+
+    def run(
+        self,
+        function: Callable[[Any, ReportProgress], Any],
+        items: Iterable[Any],
+        on_progress: Callable[[Any, float], None],
+    ) -> Generator[tuple[Any, Any], None, None]:
+        """Call a function with every item."""
+        with closing(self._executor.run(partial(_with_peak_memory, function=function), items, on_progress)) as outcomes:
+            for item, (outcome, memory) in outcomes:
+                self.peak = max(self.peak, memory)
+                yield item, outcome
 
 
-def _train_part(item: tuple[str, list[int], str], report: ReportProgress) -> _Outcome:
-    """Train the runs of one worker."""
-    dataset, numbers, device = item
-    graph = cleaned_graph(dataset)
-    runs = benchmark_runs(graph, numbers[-1] + 1)
-    on_gpu = resolve_device(device).type == "cuda"
-    if on_gpu:
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(device)
-    results = train(graph, [runs[number] for number in numbers], *preset_config(dataset), device=device)
-    memory = torch.cuda.max_memory_reserved(device) if on_gpu else peak_memory()
-    epochs, accuracies = ([getattr(result, name) for result in results] for name in ("epochs", "test_accuracy"))
-    return _Outcome(np.array(epochs), np.array(accuracies), memory)
+def _with_peak_memory(item: Any, report: ReportProgress, *, function: Callable) -> tuple[Any, int]:
+    return function(item, report), peak_memory()
 
 
 class ImportTime(NamedTuple):
