@@ -24,11 +24,13 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results
 def test_the_readmes_python_runs(monkeypatch, tmp_path, capsys):
     from apgcn.training import batching
 
-    whole = batching.train_batch
+    train_batch = batching.train_batch
     monkeypatch.setattr(
         batching,
         "train_batch",
-        lambda graph, runs, model, training, report: whole(graph, runs, model, replace(training, max_epochs=4), report),
+        lambda graph, runs, model, training, report: train_batch(
+            graph, runs, model, replace(training, max_epochs=4), report
+        ),
     )
     monkeypatch.chdir(tmp_path)
     codes = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
@@ -116,7 +118,7 @@ def test_the_protocol_pages_python_runs(monkeypatch, tmp_path, capsys):
     ],
 )
 def test_a_hundred_runs_reach_the_papers_accuracy(dataset, within):
-    records = runpy.run_path(str(ROOT / "scripts" / "results"))["runs_of"](dataset)
+    records = runpy.run_path(str(ROOT / "scripts" / "results"))["protocol_records"](dataset)
     assert len({(record.split, record.init) for record in records}) == 100
     mean = 100 * sum(record.test_accuracy for record in records) / 100
     assert abs(mean - ACCURACIES[dataset, "apgcn"].accuracy) <= within
@@ -125,13 +127,13 @@ def test_a_hundred_runs_reach_the_papers_accuracy(dataset, within):
 def test_steps_fall_as_the_penalty_grows():
     """Figure 3 on Cora-ML; up to 0.005 nearly all nodes take all ten steps, and the mean only wavers."""
     store = Store(ROOT / "results" / "h200")
-    rows = figure3.content(store, Scope(("apgcn",), ("cora_ml",), 20)).table.rows
+    rows = figure3.build(store, Scope(("apgcn",), ("cora_ml",), 20)).table.rows
     assert [(row["penalty"], row["runs"]) for row in rows] == [(penalty, 20) for penalty in PENALTIES]
     steps = [row["steps"] for row in rows]
     assert all(later < earlier + 0.05 for earlier, later in pairwise(steps))
     assert steps[0] > 9.9
     assert steps[-1] < 2.5
-    (row,) = table4.content(store, Scope(("apgcn",), ("cora_ml",), 20)).table.rows
+    (row,) = table4.build(store, Scope(("apgcn",), ("cora_ml",), 20)).table.rows
     assert 2 < row["drop"] < 6  # the paper's is 4.65
 
 

@@ -455,7 +455,9 @@ def test_rows_with_another_preset_come_below_and_have_their_own_stars(store):
     for model, preset, level in (
         ("gcn", "paper", 0.80), ("appnp", "paper", 0.82), ("gcn", "published", 0.86), ("appnp", "published", 0.84)
     ):  # fmt: skip
-        add_fake_records(store, RunConfig.from_preset("amazon_photo", model, preset=preset), (level + run_effect).tolist())
+        add_fake_records(
+            store, RunConfig.from_preset("amazon_photo", model, preset=preset), (level + run_effect).tolist()
+        )
     rows = accuracy_tables.build_table3(store, Scope(("gcn", "appnp"), ("amazon_photo",), None)).table.rows
     assert [(row["model"], row["preset"], row["stars"]) for row in rows] == [
         ("gcn", "paper", ""), ("appnp", "paper", "**"), ("gcn", "published", "**"), ("appnp", "published", "")

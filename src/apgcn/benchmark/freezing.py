@@ -57,13 +57,13 @@ def build(store: Store, scope: Scope) -> Artifact:
         if len(records) < 2:
             continue
         difference, half_width = _difference(records)
-        compared = {
+        differences: dict[bool, dict[str, float | None]] = {
             False: {"difference": None, "difference_interval": None},
             True: {"difference": difference, "difference_interval": half_width},
         }
         for frozen, members in records.items():
             summary = Summary.from_records(members).row
-            rows.append({"dataset": dataset, "model": model, "frozen": frozen, **summary, **compared[frozen]})
+            rows.append({"dataset": dataset, "model": model, "frozen": frozen, **summary, **differences[frozen]})
             shown += members
     title = "unfrozen and frozen states of halted nodes"
     return Artifact("freezing", title, ArtifactTable(COLUMNS, tuple(rows)), notes=NOTES, records=tuple(shown))
