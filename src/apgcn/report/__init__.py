@@ -1,9 +1,9 @@
 """Reports for readers, computed from records and trained models.
 
 Start with `report_artifacts` (`sections`), which selects the tables and figures of a store. `csv`, `latex` and
-`markdown` write them as text, `html` as a page with the plots of `plots`. The package `explain` writes the page about one
-trained model: its graph, and the propagation steps of every node. `page` renders both pages as single files that load
-nothing from the network.
+`markdown` write them as text, `html` as a page with the plots of `plots`. The package `explain` writes the page about
+one trained model: its graph, and the propagation steps of every node. `page` renders both pages as single files that
+load nothing from the network.
 """
 
 from importlib import import_module
