@@ -42,11 +42,11 @@ def test_protocol_is_twenty_splits_with_five_initialisations():
 def test_every_hyperparameter_is_part_of_the_key():
     config = RunConfig.from_preset("cora_ml", "apgcn")
     for name, value in config.hyperparameters:
-        other = {"monitor": "training", "early_stop_mode": "loss"}.get(name) or (
+        changed = {"monitor": "training", "early_stop_mode": "loss"}.get(name) or (
             value / 2 if value else 0.25 if isinstance(value, float) else 1
         )
-        other = type(value)(other)
-        assert RunConfig.from_preset("cora_ml", "apgcn", **{name: other}).text != config.text, name
+        changed = type(value)(changed)
+        assert RunConfig.from_preset("cora_ml", "apgcn", **{name: changed}).text != config.text, name
 
 
 def test_keys_of_the_papers_runs_are_stable():
@@ -105,8 +105,8 @@ def test_unknown_names_are_rejected(arguments, error, sentence):
 def test_numpy_numbers_and_fractions_are_python_numbers_in_a_key():
     config = RunConfig.from_preset("cora", "apgcn", max_steps=5, penalty=0.25)
     for five, quarter in ((np.int64(5), np.float32(0.25)), (np.int32(5), Fraction(1, 4))):
-        other = RunConfig.from_preset("cora", "apgcn", max_steps=five, penalty=quarter)
-        assert (other, other.text) == (config, config.text)
+        converted = RunConfig.from_preset("cora", "apgcn", max_steps=five, penalty=quarter)
+        assert (converted, converted.text) == (config, config.text)
 
 
 # --- summaries ---
@@ -210,13 +210,13 @@ def penalty_store(store):
     """A store in which accuracy is highest at 0.001 on validation nodes, at 0.005 on test nodes, and K decreases."""
     test = [0.80, 0.81, 0.82, 0.85, 0.84, 0.80, 0.79]
     validation = [0.80, 0.81, 0.85, 0.84, 0.83, 0.80, 0.79]
-    for place, penalty in enumerate(penalty_sweep.PENALTIES):
+    for index, penalty in enumerate(penalty_sweep.PENALTIES):
         add_fake_records(
             store,
             RunConfig.from_preset("cora_ml", "apgcn", penalty=penalty),
-            [test[place] - 0.001, test[place] + 0.001],
-            steps=np.full((2, 5), 9 - place) + np.arange(5) % 2,
-            validation_accuracy=validation[place],
+            [test[index] - 0.001, test[index] + 0.001],
+            steps=np.full((2, 5), 9 - index) + np.arange(5) % 2,
+            validation_accuracy=validation[index],
         )
     return store
 
@@ -244,8 +244,8 @@ def test_interrupted_penalty_sweep_is_restricted_to_shared_runs(store):
     """One penalty has four runs, one has two of them, and one only others: run batches end in any order."""
     add_fake_records(store, RunConfig.from_preset("cora_ml", "apgcn"), [0.8, 0.8, 0.8, 0.9])
     add_fake_records(store, RunConfig.from_preset("cora_ml", "apgcn", penalty=0.1), [0.7, 0.7])
-    other = RunConfig.from_preset("cora_ml", "apgcn", penalty=0.01).first_runs(6)[5]
-    store._runs.append([fake_record(other, 0.5, [3])])
+    unpaired = RunConfig.from_preset("cora_ml", "apgcn", penalty=0.01).first_runs(6)[5]
+    store._runs.append([fake_record(unpaired, 0.5, [3])])
     scope = Scope(("apgcn",), ("cora_ml",), None)
     (row,) = table4.build(store, scope).table.rows
     assert (row["runs"], row["penalties"], row["drop"]) == (2, 2, pytest.approx(10))

@@ -1,4 +1,4 @@
-"""The paper's numbers as data, against the paper's own source where it can be read."""
+"""The published numbers, compared with the LaTeX source of the paper where it is available."""
 
 import re
 
@@ -34,7 +34,7 @@ def numbers(cell: str) -> list[float]:
     return [float(number) for number in re.findall(r"\d+\.?\d*", cell)]
 
 
-def test_table_1_is_the_papers():
+def test_table_1_equals_the_papers():
     rows = [row for row in tables()[0] if row[0].removeprefix("\\hline").strip() in ROWS]
     assert len(rows) == 6
     for name, *cells in rows:
@@ -42,10 +42,10 @@ def test_table_1_is_the_papers():
         assert [float(cell) for cell in cells] == [line.classes, line.features, line.nodes, line.edges, line.degree]
 
 
-@pytest.mark.parametrize(("place", "graphs"), [(1, published.CITATION_GRAPHS), (2, published.AMAZON_GRAPHS)])
-def test_tables_2_and_3_are_the_papers(place, graphs):
+@pytest.mark.parametrize(("index", "graphs"), [(1, published.CITATION_GRAPHS), (2, published.AMAZON_GRAPHS)])
+def test_tables_2_and_3_equal_the_papers(index, graphs):
     seen = set()
-    for name, *cells in tables()[place][1:]:
+    for name, *cells in tables()[index][1:]:
         model = MODELS[name.removeprefix("\\hline").strip()]
         for dataset, cell in zip(graphs, cells, strict=True):
             ours = published.ACCURACIES.get((dataset, model))
@@ -58,27 +58,27 @@ def test_tables_2_and_3_are_the_papers(place, graphs):
     assert seen == {cell for cell in published.ACCURACIES if cell[0] in graphs}
 
 
-def test_table_4_is_the_papers():
+def test_table_4_equals_the_papers():
     rows = tables()[3][1:]
     assert len(rows) == 6
     for name, *cells in rows:
         line = published.TABLE4[ROWS[name.removeprefix("\\hline").strip()]]
-        found = [number for cell in cells for number in numbers(cell)]
-        assert found == [line.penalty, line.steps, line.steps_spread, line.drop]
+        values = [number for cell in cells for number in numbers(cell)]
+        assert values == [line.penalty, line.steps, line.steps_spread, line.drop]
 
 
-def test_table_5_is_the_papers():
+def test_table_5_equals_the_papers():
     header, *rows = tables()[4]
     models = [MODELS[cell] for cell in header[1:]]
-    found = {
+    milliseconds = {
         (ROWS[name.removeprefix("\\hline").strip()], model): float(cell)
         for name, *cells in rows
         for model, cell in zip(models, cells, strict=True)
     }
-    assert found == published.TABLE5
+    assert milliseconds == published.TABLE5
 
 
-def test_table_1_counts_what_the_catalogue_counts():
+def test_table_1_equals_the_dataset_registry():
     for name, line in published.TABLE1.items():
         dataset = DATASETS[name]
         counted = (dataset.classes, dataset.features, dataset.nodes, dataset.edges)
@@ -86,7 +86,7 @@ def test_table_1_counts_what_the_catalogue_counts():
         assert line.degree == pytest.approx(4 * line.edges / line.nodes, abs=0.0101)  # cut off, the paper's 4E/n
 
 
-def test_copied_numbers_are_marked():
+def test_copied_numbers_have_the_ppnp_paper_as_source():
     copied = {cell for cell, number in published.ACCURACIES.items() if number.source == published.PPNP_PAPER}
     assert ("cora_ml", "appnp") in copied
     assert not any(model in ("apgcn", "arma") or dataset.startswith("amazon") for dataset, model in copied)

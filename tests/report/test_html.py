@@ -32,10 +32,10 @@ def store(tmp_path_factory) -> Store:
     """AP-GCN on Cora-ML with every penalty, a trial of tuning, and a graph and a model with nasty names."""
     store = Store(tmp_path_factory.mktemp("store"))
     random = np.random.default_rng(0)
-    for place, penalty in enumerate(penalty_sweep.PENALTIES):
+    for index, penalty in enumerate(penalty_sweep.PENALTIES):
         run_config = RunConfig.from_preset("cora_ml", "apgcn", penalty=penalty)
-        steps = np.clip(random.normal(9 - place, 1, (4, 50)).round().astype(int), 1, 10)
-        add_fake_records(store, run_config, (0.85 - 0.01 * place + random.normal(0, 0.005, 4)).tolist(), steps=steps)
+        steps = np.clip(random.normal(9 - index, 1, (4, 50)).round().astype(int), 1, 10)
+        add_fake_records(store, run_config, (0.85 - 0.01 * index + random.normal(0, 0.005, 4)).tolist(), steps=steps)
     add_fake_records(store, RunConfig.from_preset("cora_ml", "apgcn", seed_set="validation"), [None, None])
     for dataset, model in ((NASTY, "apgcn"), ("cora", NASTY)):
         add_fake_records(store, RunConfig.create(dataset, model, {"hidden_channels": 64, "max_steps": 10}), [0.5, 0.6])

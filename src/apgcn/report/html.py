@@ -46,7 +46,7 @@ def write_report(path: Path, store: Store, artifacts: Sequence[Artifact], *, tit
 def _section(artifact: Artifact, figures: list[dict[str, Any]]) -> dict[str, Any]:
     """Values of an artifact for the template; the plots are appended to `figures`, and referred to by their index."""
     panels = [panel for panel in artifact.panels if panel.series]
-    plots = [{"title": panel.title, "figure": len(figures) + place} for place, panel in enumerate(panels)]
+    plots = [{"title": panel.title, "figure": index} for index, panel in enumerate(panels, start=len(figures))]
     figures += map(plotly_figure, panels)
     return {
         "name": artifact.name,

@@ -95,9 +95,9 @@ def overview(store: Store) -> Artifact:
 def _sort_key(run_config: RunConfig) -> tuple[Any, ...]:
     """Graphs in the order of the registry, unknown ones last."""
     known = [*DATASETS]
-    place = known.index(run_config.dataset) if run_config.dataset in known else len(known)
+    position = known.index(run_config.dataset) if run_config.dataset in known else len(known)
     changes = [(name, str(type(value)), value) for name, value in run_config.changes.items()]
-    return place, run_config.dataset, run_config.model, run_config.seed_set, run_config.train_per_class, changes
+    return position, run_config.dataset, run_config.model, run_config.seed_set, run_config.train_per_class, changes
 
 
 def provenance(records: Iterable[Record]) -> ArtifactTable:
