@@ -6,7 +6,8 @@
 * `edge_add`, `edge_softmax`: what attention computes at every entry.
 
 PyTorch's path treats R runs as one block-diagonal matrix with R copies of the structure. The structure of the
-transposed matrix, which the backward pass needs, and the permutation of the values to it are computed once.
+transposed matrix, which the backward pass needs, and the permutation of the values to it are computed once,
+on a CPU when a product first needs them.
 """
 
 from __future__ import annotations
@@ -77,24 +78,45 @@ class CSRStructure:
         self.shape: tuple[int, int] = matrix.shape
         self.nnz: int = matrix.nnz
         self.device = torch.device(device)
+        self.csr = _csr(matrix, device)
+        self.max_row_nnz = int(np.diff(matrix.indptr).max(initial=0))
+        self._index_arrays = matrix.indices, matrix.indptr
+        self._block_diagonal = _BlockDiagonal(self.csr, self.shape)
+        if self.device.type != "cpu":  # before the recording of a CUDA graph, which allows no transfers
+            self._transpose  # noqa: B018
+
+    @cached_property
+    def row(self) -> Tensor:
+        row = np.repeat(np.arange(self.shape[0]), np.diff(self._index_arrays[1]))
+        return torch.as_tensor(row.astype(np.int64), device=self.device)
+
+    @cached_property
+    def col(self) -> Tensor:
+        return torch.as_tensor(np.array(self._index_arrays[0], np.int64), device=self.device)
+
+    @property
+    def csr_transposed(self) -> Csr:
+        return self._transpose.csr
+
+    @property
+    def transpose_permutation(self) -> Tensor:
+        return self._transpose.permutation
+
+    @cached_property
+    def _transpose(self) -> _Transpose:
+        """Computed on first use on a CPU: a forward pass does not need it."""
         numbered = sparse.csr_matrix(
-            (np.arange(1, matrix.nnz + 1), matrix.indices, matrix.indptr), shape=matrix.shape
+            (np.arange(1, self.nnz + 1), *self._index_arrays), shape=self.shape
         )  # counted from 1, because 0 is no entry
         transposed = numbered.T.tocsr()
-        self.csr, self.csr_transposed = _csr(matrix, device), _csr(transposed, device)
-        row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-        self.row = torch.as_tensor(row.astype(np.int64), device=device)
-        self.col = torch.as_tensor(np.array(matrix.indices, np.int64), device=device)
-        permutation = np.array(transposed.data - 1, _index_dtype(matrix))
-        self.transpose_permutation = torch.as_tensor(permutation, device=device)
-        self.max_row_nnz = int(np.diff(matrix.indptr).max(initial=0))
-        self._block_diagonal = _BlockDiagonal(self.csr, self.shape)
-        self._block_diagonal_transposed = _BlockDiagonal(self.csr_transposed, transposed.shape)
+        csr = _csr(transposed, self.device)
+        permutation = torch.as_tensor(np.array(transposed.data - 1, _index_dtype(numbered)), device=self.device)
+        return _Transpose(csr, permutation, _BlockDiagonal(csr, transposed.shape))
 
     def matrix(self, values: Tensor, *, transposed: bool = False) -> Tensor:
         """Return the block-diagonal CSR tensor with one block per set of values (copies, nnz), or its transpose."""
         if transposed:
-            return self._block_diagonal_transposed.matrix(values.index_select(-1, self.transpose_permutation))
+            return self._transpose.block_diagonal.matrix(values.index_select(-1, self.transpose_permutation))
         return self._block_diagonal.matrix(values)
 
 
@@ -147,6 +169,14 @@ class _BlockDiagonal:
         self._indptr = torch.cat([starts, end]).to(dtype)
         self._indices = (copy * self._columns + indices).view(-1).to(dtype)
         self._copies = copies
+
+
+class _Transpose(NamedTuple):
+    """The structure of a transposed matrix, and the permutation of the values to its order."""
+
+    csr: Csr
+    permutation: Tensor
+    block_diagonal: _BlockDiagonal
 
 
 @cache
