@@ -89,6 +89,8 @@ def test_every_public_name_can_be_imported():
         assert getattr(apgcn, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         apgcn.trian  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'paper_settings'; in 0\.2 it is apgcn\.preset_config"):
+        apgcn.paper_settings  # noqa: B018
 
 
 @pytest.mark.parametrize("folder", PACKAGES, ids=lambda folder: str(folder.relative_to(SOURCE.parent)))

@@ -115,12 +115,25 @@ __all__ = [
 ]
 
 
+# Names of version 0.1, for the message about a missing attribute.
+_RENAMED = {
+    "APGCN": "apgcn.nn.APGCN, or apgcn.models.apgcn.BatchedAPGCN over the run axis",
+    "APGCNSettings": "apgcn.APGCNConfig",
+    "GraphTensors": "apgcn.DeviceGraph",
+    "Noise": "apgcn.RandomStream",
+    "TrainingSettings": "apgcn.TrainingConfig",
+    "paper_settings": "apgcn.preset_config",
+    "settings_of": "apgcn.config_class",
+}
+
+
 def __getattr__(name: str) -> Any:
     """Import on first use, so that `import apgcn` is quick."""
     if name in _OPTIONAL:
         return _import_optional(name)
     if name not in _MODULE_OF:
-        raise AttributeError(f"module 'apgcn' has no attribute {name!r}")
+        hint = f"; in 0.2 it is {_RENAMED[name]}" if name in _RENAMED else ""
+        raise AttributeError(f"module 'apgcn' has no attribute {name!r}{hint}")
     return getattr(import_module(_MODULE_OF[name]), name)
 
 
