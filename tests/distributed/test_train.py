@@ -110,9 +110,10 @@ def test_with_dropout_the_accuracy_is_that_of_other_runs(num_ranks, benchmark_gr
     records = [
         record.test_accuracy
         for record in Store(ROOT / "results" / "h200").records.values()
-        if (record.dataset, record.model, record.config.get("freeze_halted", False)) == ("cora_ml", "apgcn", False)
+        if (record.dataset, record.model, record.hyperparameters.get("freeze_halted", False))
+        == ("cora_ml", "apgcn", False)
         and record.train_per_class == 20
-        and record.config["penalty"] == 0.005
+        and record.hyperparameters["penalty"] == 0.005
     ]
     assert len(records) >= 100
     run_ranks(num_ranks, ["train", "cora_ml", "--out", tmp_path / "m"])

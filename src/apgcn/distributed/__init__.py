@@ -10,3 +10,23 @@ halo            `HaloExchange`: the rows that ranks exchange before each propaga
 checkpoint      checkpoints of rank 0, and resuming from them
 outputs         the trained model, gathered results, and the folder that all ranks write to
 """
+
+from apgcn.distributed.communication import Communicator, connect_ranks
+from apgcn.distributed.graph_shard import GraphShard, GraphSource, InMemorySource, shard_graph
+from apgcn.distributed.halo import HaloExchange
+from apgcn.distributed.streaming_npz import NpzSource
+from apgcn.distributed.train import ShardedResult, ShardedTrainer, train_sharded
+
+__all__ = [
+    "Communicator",
+    "GraphShard",
+    "GraphSource",
+    "HaloExchange",
+    "InMemorySource",
+    "NpzSource",
+    "ShardedResult",
+    "ShardedTrainer",
+    "connect_ranks",
+    "shard_graph",
+    "train_sharded",
+]
