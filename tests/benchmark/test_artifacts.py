@@ -354,7 +354,7 @@ def test_splits_of_figure_4_exist_for_every_number_of_labels(benchmark_graph):
     from apgcn.benchmark.worker import run_from_key
 
     benchmark_graph("cora_ml")
-    for labels in figure4.LABELS_PER_CLASS:
+    for labels in figure4.TRAIN_PER_CLASS_VALUES:
         key = RunConfig.from_preset("cora_ml", "apgcn", train_per_class=labels).first_runs(1)[0]
         assert len(run_from_key(key).split.train) == 7 * labels
 

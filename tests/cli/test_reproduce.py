@@ -86,7 +86,7 @@ def test_reproduce_again_trains_nothing(folder, capsys):
 def test_reproduce_all_does_every_experiment(folder, capsys, monkeypatch):
     monkeypatch.setattr("apgcn.benchmark.worker.TIMED_EPOCHS", 2)
     monkeypatch.setattr("apgcn.benchmark.penalty_sweep.PENALTIES", (0.005, 0.1))
-    monkeypatch.setattr("apgcn.benchmark.figure4.LABELS_PER_CLASS", (5, 20))
+    monkeypatch.setattr("apgcn.benchmark.figure4.TRAIN_PER_CLASS_VALUES", (5, 20))
     models = "apgcn,gcn,btfp,ap-appnp"  # two that halt, two with weights of another kind or none
     assert reproduce("all", folder, "--runs", "1", "--models", models, "--json") == 0
     found = json.loads(capsys.readouterr().out)["artifacts"]
@@ -256,7 +256,7 @@ def test_tune_continues_where_it_stopped_and_finds_the_same(folder, tmp_path, ca
 def test_tune_shows_the_best_and_how_to_use_it(folder, capsys):
     assert run(["tune", "cora", "--store", str(folder), "--trials", "1", "--runs", "1"]) == 0
     shown = capsys.readouterr().out
-    assert "none: where the search began" in shown
+    assert "none: the default preset" in shown
     assert "train cora" in shown
     assert run(["report", str(folder), "--only", "tuning"]) == 0
     assert "Tuning: hyperparameters evaluated on the validation seeds" in capsys.readouterr().out

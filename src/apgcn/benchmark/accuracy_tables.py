@@ -109,12 +109,16 @@ def build(store: Store, scope: Scope, *, name: str, title: str) -> Artifact:
 
 
 def _notes(scope: Scope, rows: Sequence[Row]) -> list[str]:
-    unweighted = {row["model"] for row in rows if row["model"] in MODELS and not MODELS[row["model"]].has_weights}
-    lacking = [model for model in scope.models if not any(scope.includes(graph, model) for graph in scope.datasets)]
+    without_weights = {row["model"] for row in rows if row["model"] in MODELS and not MODELS[row["model"]].has_weights}
+    without_preset = [
+        model for model in scope.models if not any(scope.includes(graph, model) for graph in scope.datasets)
+    ]
     notes = [*NOTES]
-    if scope.preset and lacking:
-        notes.append(f"Without the preset {scope.preset}, and so not here: {', '.join(map(model_title, lacking))}.")
-    notes += [ONE_RUN_PER_SPLIT.format(model_title(model)) for model in sorted(unweighted)]
+    if scope.preset and without_preset:
+        notes.append(
+            f"Without the preset {scope.preset}, and so not here: {', '.join(map(model_title, without_preset))}."
+        )
+    notes += [ONE_RUN_PER_SPLIT.format(model_title(model)) for model in sorted(without_weights)]
     notes += [COPIED] if any(_copied(row) for row in rows) else []
     notes += [FEW_RUNS] if any(1 < row["runs"] < 20 for row in rows) else []
     return notes

@@ -79,7 +79,7 @@ def verdict(ours: float | None, interval: float | None, paper: float | None, pap
 GRAPH = ArtifactColumn("graph", lambda row: graph_title(row["dataset"]), is_text=True)
 MODEL = ArtifactColumn("model", lambda row: model_title(row["model"]), is_text=True)
 PRESET = ArtifactColumn("preset", lambda row: row["preset"], is_text=True)
-LABELS = ArtifactColumn("labels per class", lambda row: str(row["train_per_class"]))
+TRAIN_PER_CLASS_COLUMN = ArtifactColumn("training nodes per class", lambda row: str(row["train_per_class"]))
 RUNS = ArtifactColumn("runs", lambda row: str(row["runs"]))
 STEPS = ArtifactColumn("mean K", lambda row: plus_minus(row["steps"], row["steps_interval"]))
 ACCURACY = ArtifactColumn("accuracy", lambda row: plus_minus(row["accuracy"], row["interval"]))

@@ -1,6 +1,6 @@
 """Frozen against unfrozen states of halted nodes: steps and test accuracy of both.
 
-The paper does not freeze them and only promises the saving, so it has no such table.
+The paper does not freeze them, so it has no such table.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ RUN_BY_AUTHORS = "run by the authors"
 
 
 @dataclass(frozen=True)
-class Statistics:
+class Table1Row:
     """Row of Table I."""
 
     classes: int
@@ -50,7 +50,7 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
-class Penalty:
+class Table4Row:
     """Row of Table IV: the best penalty, the mean K with it, and how much accuracy drops over the range."""
 
     penalty: float
@@ -60,12 +60,12 @@ class Penalty:
 
 
 TABLE1 = {
-    "citeseer": Statistics(6, 3703, 2110, 3668, 6.95),
-    "cora_ml": Statistics(7, 2879, 2810, 7981, 11.36),
-    "pubmed": Statistics(3, 500, 19717, 44324, 8.99),
-    "ms_academic": Statistics(15, 6805, 18333, 81894, 17.86),
-    "amazon_computers": Statistics(10, 767, 13381, 245778, 73.47),
-    "amazon_photo": Statistics(8, 745, 7487, 119043, 63.59),
+    "citeseer": Table1Row(6, 3703, 2110, 3668, 6.95),
+    "cora_ml": Table1Row(7, 2879, 2810, 7981, 11.36),
+    "pubmed": Table1Row(3, 500, 19717, 44324, 8.99),
+    "ms_academic": Table1Row(15, 6805, 18333, 81894, 17.86),
+    "amazon_computers": Table1Row(10, 767, 13381, 245778, 73.47),
+    "amazon_photo": Table1Row(8, 745, 7487, 119043, 63.59),
 }
 
 # Tables II and III, model by model; None where the paper has a dash
@@ -105,12 +105,12 @@ ACCURACIES = {
 }
 
 TABLE4 = {
-    "citeseer": Penalty(0.001, 8.85, 0.31, 1.51),
-    "cora_ml": Penalty(0.005, 9.31, 0.35, 4.65),
-    "pubmed": Penalty(0.001, 9.62, 0.17, 2.44),
-    "ms_academic": Penalty(0.05, 2.51, 0.08, 0.51),
-    "amazon_computers": Penalty(0.05, 1.71, 0.06, 0.19),
-    "amazon_photo": Penalty(0.05, 2.13, 0.05, 0.13),
+    "citeseer": Table4Row(0.001, 8.85, 0.31, 1.51),
+    "cora_ml": Table4Row(0.005, 9.31, 0.35, 4.65),
+    "pubmed": Table4Row(0.001, 9.62, 0.17, 2.44),
+    "ms_academic": Table4Row(0.05, 2.51, 0.08, 0.51),
+    "amazon_computers": Table4Row(0.05, 1.71, 0.06, 0.19),
+    "amazon_photo": Table4Row(0.05, 2.13, 0.05, 0.13),
 }
 
 _MILLISECONDS = {

@@ -20,7 +20,7 @@ from apgcn.benchmark.ray_cluster import HeadMonitor, connect, first_line, import
 from apgcn.benchmark.ray_tasks import (
     BATCHES_PER_GPU,
     MemoryEstimate,
-    ProgressBoard,
+    ProgressActor,
     UserError,
     call_and_estimate,
     estimate_memory,
@@ -135,7 +135,7 @@ class RayExecutor:
     ) -> Generator[tuple[PlannedBatch, Outcome], None, None]:
         """Call a function with every run batch; `on_progress` is called with the fraction that is done."""
         ray, waiting = self._ray, ((batch, 0) for batch in items)
-        board = self._start_board()
+        progress_actor = self._start_progress_actor()
         running: dict[Any, tuple[PlannedBatch, int]] = {}  # run batch and number of earlier attempts, by task
         retries: list[tuple[PlannedBatch, int]] = []  # the same, of tasks that have died
         try:
@@ -148,14 +148,14 @@ class RayExecutor:
                     attempt = retries.pop() if retries else next(waiting, None)
                     if attempt is None:
                         break
-                    running[self._submit(function, attempt[0], board)] = attempt
+                    running[self._submit(function, attempt[0], progress_actor)] = attempt
                 if not running:
                     if has_machines:
                         return
                     time.sleep(POLL_SECONDS)
                     continue
                 done, _ = ray.wait(list(running), timeout=POLL_SECONDS)
-                for key, fraction in self._fractions(board).items():
+                for key, fraction in self._fractions(progress_actor).items():
                     for batch, _ in running.values():
                         if batch.key == key:
                             on_progress(batch, fraction)
@@ -173,7 +173,7 @@ class RayExecutor:
             if not self._head.is_lost:
                 for task in running:
                     ray.cancel(task, force=True)
-                ray.kill(board)
+                ray.kill(progress_actor)
 
     def _has_machines(self) -> bool:
         """Whether any machine can take a task; if none can, one may come back within `NO_MACHINE_SECONDS`."""
@@ -192,10 +192,10 @@ class RayExecutor:
             "when there is one, run the same command again to continue."
         )
 
-    def _fractions(self, board: Any) -> dict[str, float]:
-        """Progress of the tasks; empty if the board is lost, which affects the progress bar only."""
+    def _fractions(self, progress_actor: Any) -> dict[str, float]:
+        """Progress of the tasks; empty if the actor is lost, which affects the progress bar only."""
         try:
-            return self._ray.get(board.take.remote())
+            return self._ray.get(progress_actor.take.remote())
         except self._ray.exceptions.RayError:
             return {}
 
@@ -207,10 +207,10 @@ class RayExecutor:
     def _count(self, resource: str) -> int:
         return int(self._ray.cluster_resources().get(resource, 0))
 
-    def _submit(self, function: Callable, batch: PlannedBatch, board: Any) -> Any:
+    def _submit(self, function: Callable, batch: PlannedBatch, progress_actor: Any) -> Any:
         resources = self.resources_for(batch)
         remote = self._ray.remote(run_task).options(max_retries=0, **resources)
-        arguments = {"function": function, "board": board}
+        arguments = {"function": function, "progress_actor": progress_actor}
         task = remote.remote(*self._common_arguments(batch.run_config), train_with_progress, batch, arguments)
         self._requested_bytes[task] = resources.get("memory", 0)
         return task
@@ -266,12 +266,12 @@ class RayExecutor:
             raise ApgcnError(outcome.message)
         return outcome
 
-    def _start_board(self) -> Any:
-        """Start the progress board on this machine, which lives as long as this process."""
+    def _start_progress_actor(self) -> Any:
+        """Start the progress actor on this machine, which lives as long as this process."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         this_node = NodeAffinitySchedulingStrategy(self._ray.get_runtime_context().get_node_id(), soft=False)
-        return self._ray.remote(ProgressBoard).options(num_cpus=0, scheduling_strategy=this_node).remote()
+        return self._ray.remote(ProgressActor).options(num_cpus=0, scheduling_strategy=this_node).remote()
 
 
 def _all_attempts_died(batch: PlannedBatch, error: Exception) -> str:

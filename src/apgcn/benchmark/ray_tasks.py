@@ -47,7 +47,7 @@ def gpu_fraction(memory: int, gpu_memory: int) -> float:
     return min(1.0, math.ceil(BATCHES_PER_GPU * memory / gpu_memory) / BATCHES_PER_GPU)
 
 
-class ProgressBoard:
+class ProgressActor:
     """Actor that collects the progress of all tasks, by the key of their run batch."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class ProgressBoard:
 
 
 class UserError(NamedTuple):
-    """Message of an error in a task that the user can put right."""
+    """Message of an error in a task that the user can correct."""
 
     message: str
 
@@ -90,7 +90,7 @@ def call_and_estimate(
 
 
 def train_with_progress(
-    batch: PlannedBatch, *, function: Callable[[PlannedBatch, ReportProgress], Outcome], board: Any
+    batch: PlannedBatch, *, function: Callable[[PlannedBatch, ReportProgress], Outcome], progress_actor: Any
 ) -> Outcome:
-    """Call the function with a run batch; its progress goes to the board."""
-    return function(batch, rate_limited(lambda fraction: board.set.remote(batch.key, fraction)))
+    """Call the function with a run batch; its progress goes to the actor."""
+    return function(batch, rate_limited(lambda fraction: progress_actor.set.remote(batch.key, fraction)))

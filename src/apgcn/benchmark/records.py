@@ -236,7 +236,7 @@ class PlannedBatch:
 
 
 def check_key(key: str, expected: str, *, model: str) -> None:
-    """Check that a key follows from the other fields; that of a model which is not registered any more may be any."""
+    """Check that a key follows from the other fields, unless the model is no longer registered."""
     if model in MODELS and key != expected:
         raise InvalidInput(f"key must be that of the other fields, {expected!r}, got {key!r}.")
 

@@ -45,8 +45,8 @@ class ArtifactSpec:
         The artifact, from a store and a scope.
     measure : function, optional
         Measures what is not a training run: graph sizes, times of an epoch.
-    models : str
-        The models that it is about, a key of `MODEL_FILTERS`.
+    model_filter : str
+        Which models it can show, a key of `MODEL_FILTERS`; "" for all.
     other_graphs : tuple of str
         Graphs that it can show besides the paper's.
     """
@@ -56,7 +56,7 @@ class ArtifactSpec:
     plan: Callable[[Scope], list[RunKey]]
     build: Callable[[Store, Scope], Artifact]
     measure: Callable[..., None] | None = None
-    models: str = ""
+    model_filter: str = ""
     other_graphs: tuple[str, ...] = ()
 
     def includes(self, dataset: str) -> bool:
@@ -139,10 +139,10 @@ def select_artifacts(
                 f"{name} shows {', '.join(ARTIFACTS[name].graphs)}, not {dataset}; "
                 f"{dataset} is in {', '.join(alternatives)}."
             )
-    condition = "" if name == "all" else ARTIFACTS[name].models
-    if not MODEL_FILTERS[condition](model_names):
-        suitable = ", ".join(MODEL_FILTERS[condition](tuple(MODELS)))
-        raise InvalidInput(f"{name} needs a model that {condition} ({suitable}), got {', '.join(model_names)}.")
+    model_filter = "" if name == "all" else ARTIFACTS[name].model_filter
+    if not MODEL_FILTERS[model_filter](model_names):
+        suitable = ", ".join(MODEL_FILTERS[model_filter](tuple(MODELS)))
+        raise InvalidInput(f"{name} needs a model that {model_filter} ({suitable}), got {', '.join(model_names)}.")
     selected = []
     for spec in ARTIFACTS.values() if name == "all" else [ARTIFACTS[name]]:
         graphs = spec.graphs if dataset_names is None else tuple(filter(spec.includes, dataset_names))

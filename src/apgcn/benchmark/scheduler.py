@@ -1,4 +1,4 @@
-"""Division of a plan into run batches, written down once so that an interruption does not change them."""
+"""Division of a plan into run batches, which the store records, so that an interruption does not change them."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def plan_batches(
         Maximum number of runs of a run configuration that may train together.
     """
     with store.planning_lock():
-        recorded = store.records  # the one look-up of this planning round
+        recorded = store.records  # read once per planning
         todo = {key.text: key for key in keys if key.text not in recorded}
         reused = []
         for batch in reversed(store.planned_batches if todo else []):  # a later one may have superseded earlier ones
             batch_keys = [key.text for key in batch.keys]
-            wanted = [key for key in batch_keys if key in todo]
-            if wanted:
-                is_begun = any(key in recorded for key in batch_keys)
+            wanted_keys = [key for key in batch_keys if key in todo]
+            if wanted_keys:
+                has_records = any(key in recorded for key in batch_keys)
                 fits = batch.device == device and len(batch_keys) <= max_batch(batch.run_config)
-                if is_begun or fits or _is_claimed(store, batch) or _is_begun_now(store, batch):
+                if has_records or fits or _is_claimed(store, batch) or _has_new_records(store, batch):
                     reused.append(batch)
-                    for key in wanted:
+                    for key in wanted_keys:
                         del todo[key]
         new = []
         for run_config, members in group_by_config(keys).items():
@@ -65,7 +65,7 @@ def _is_claimed(store: Store, batch: PlannedBatch) -> bool:
     return False
 
 
-def _is_begun_now(store: Store, batch: PlannedBatch) -> bool:
+def _has_new_records(store: Store, batch: PlannedBatch) -> bool:
     """Whether records were added since the look-up, by a process that had claimed the run batch until now."""
     return len(store.missing(batch.keys)) < len(batch.keys)
 

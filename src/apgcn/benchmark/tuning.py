@@ -50,7 +50,7 @@ def tune(
     trials : int
         Number of trials, trial 0 not counted.
     runs : int
-        Runs on validation splits that a trial is the mean of.
+        Number of runs on validation splits per trial; its score is their mean.
     run : function
         Called with the keys of a trial and its number; trains the runs that the store lacks (see `run_plan`).
     names : sequence of str, optional
@@ -115,5 +115,5 @@ def _row(rank: int, run_config: RunConfig, summary: Summary) -> Row:
         "model": run_config.model,
         "rank": rank,
         **summary.row,
-        "hyperparameters": format_hyperparameters(run_config.changes) or "none: where the search began",
+        "hyperparameters": format_hyperparameters(run_config.changes) or "none: the default preset",
     }

@@ -124,7 +124,7 @@ def _show(measured: Mapping[str, Any]) -> None:
             title=f"{graph['dataset']}: {graph['nodes']:,} nodes, {graph['directed_edges'] // 2:,} edges",
             title_justify="left",
         )
-        for name in ("", "runs", "step ms", "evaluation ms", "epoch ms", "middle half", "per run ms"):
+        for name in ("", "runs", "step ms", "evaluation ms", "epoch ms", "quartiles", "per run ms"):
             table.add_column(name, justify="left" if not name else "right")
         for epoch in graph["epochs"]:
             spread = f"{epoch['epoch_low']:.2f}-{epoch['epoch_high']:.2f}"
@@ -274,7 +274,7 @@ def _is_target_hardware(measured: dict[str, Any], training: dict[str, Any]) -> b
 def _target_values(measured: dict[str, Any], *, cora_ml: bool) -> dict[str, float | None]:
     """Measured values by the keys of the targets."""
     device = "cuda" if measured["device"].startswith("cuda") else "cpu"
-    of_100 = {
+    hundred_runs = {
         training["dataset"]: training
         for training in measured["trainings"]
         if training["runs"] == 100 and _is_target_hardware(measured, training)
@@ -285,10 +285,10 @@ def _target_values(measured: dict[str, Any], *, cora_ml: bool) -> dict[str, floa
     }
     if cora_ml and device == "cpu":
         values |= {name: measured[name] for name in ("speedup_over_pyg_apgcn", "speedup_over_pyg_appnp")}
-    if "cora_ml" in of_100:
-        values[f"cora_ml_100_{device}_seconds"] = of_100["cora_ml"]["seconds"]
-    if len(of_100) == 6:
-        values[f"six_100_{device}_seconds"] = sum(training["seconds"] for training in of_100.values())
-    if "amazon_computers" in of_100:
-        values[f"amazon_computers_100_{device}_gigabytes"] = of_100["amazon_computers"]["memory"] / 1e9
+    if "cora_ml" in hundred_runs:
+        values[f"cora_ml_100_{device}_seconds"] = hundred_runs["cora_ml"]["seconds"]
+    if len(hundred_runs) == 6:
+        values[f"six_100_{device}_seconds"] = sum(training["seconds"] for training in hundred_runs.values())
+    if "amazon_computers" in hundred_runs:
+        values[f"amazon_computers_100_{device}_gigabytes"] = hundred_runs["amazon_computers"]["memory"] / 1e9
     return values

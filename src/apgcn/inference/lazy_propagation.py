@@ -74,7 +74,7 @@ def _percent(part: int, total: int) -> str:
 SIMD_WIDTH = 8  # floats per CPU instruction: channels are padded with zeros to a multiple of it
 MAX_STEPS = 255  # limit of the recursion over steps
 NODE_COST, Z0_COST = 4, 64  # a step of a node without in-neighbours, and z^0 of a node, in messages
-FULL_STEP_RATIO = 1.5  # finding out whether a message is needed, in messages (eight channels, a million nodes)
+FULL_STEP_RATIO = 1.5  # cost of testing whether a message is needed, in messages (eight channels, a million nodes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,9 +187,9 @@ def lazy_propagate(
     nodes : array of shape (m,)
         Distinct nodes.
     full_step_ratio : float
-        A step is computed for all nodes where the states that no node needs cost less than this many times the
-        messages of the nodes that need some of it: finding out what is needed would cost more. With 0 no unneeded
-        state is computed.
+        Estimated cost of testing whether a message is needed, relative to computing it. Where these tests would cost
+        more than the unneeded states of a step, the step is computed for all nodes. With 0 no unneeded state is
+        computed.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # callers check for values that are not finite
         return _LazyPropagation(graph, model, full_step_ratio).run(np.asarray(nodes, dtype=np.int64))
@@ -243,7 +243,7 @@ class _LazyPropagation:
         """All nodes, frozen states: running nodes read the current states, so the memory of one step suffices."""
         nodes = np.arange(self._graph.num_nodes)
         states, new_states = (self._graph.take_buffer(self._width) for _ in range(2))
-        self._start(nodes, states)
+        self._compute_z0(nodes, states)
         z0 = states.copy() if self._model.z0_weight else states
         for step in range(1, self._model.halting.max_steps + 1):
             self._take_step(nodes, step, states, z0, new_states, in_place=True)
@@ -255,7 +255,7 @@ class _LazyPropagation:
     def _run_nodes(self, nodes: np.ndarray) -> None:
         running = nodes
         for step in range(1, self._model.halting.max_steps + 1):
-            self._require(running, step)
+            self._compute_states(running, step)
             running = running[self._halting_steps[running] == 0]
             if not len(running):
                 break
@@ -266,7 +266,7 @@ class _LazyPropagation:
             self._states[step] = self._graph.take_buffer(self._width)
         return self._states[step]
 
-    def _require(self, nodes: np.ndarray, step: int) -> None:
+    def _compute_states(self, nodes: np.ndarray, step: int) -> None:
         """Compute the states of these nodes after `step` where they were not computed before."""
         if self._num_computed[step] == self._graph.num_nodes:
             return
@@ -274,14 +274,14 @@ class _LazyPropagation:
         if not len(nodes):
             return
         if step == 0:
-            self._start(nodes, self._states_after(0))
+            self._compute_z0(nodes, self._states_after(0))
             return
         if self._model.halting.freeze_halted:
-            self._require(nodes, step - 1)
+            self._compute_states(nodes, step - 1)
             halted = self._halting_steps[nodes] > 0
             self._copy_frozen(nodes[halted], step)
             nodes = nodes[~halted]
-        self._require(self._missing_in_neighbours(nodes, step - 1), step - 1)
+        self._compute_states(self._missing_in_neighbours(nodes, step - 1), step - 1)
         if len(nodes):
             states = self._states_after(step - 1)
             self._take_step(nodes, step, states, self._states.get(0, states), self._states_after(step))
@@ -293,7 +293,7 @@ class _LazyPropagation:
         self._last_step[nodes] = step
         self._count_computed(nodes, step)
 
-    def _start(self, nodes: np.ndarray, states: np.ndarray) -> None:
+    def _compute_z0(self, nodes: np.ndarray, states: np.ndarray) -> None:
         """Compute z^0."""
         if len(nodes) == self._graph.num_nodes:  # in their order, which is faster
             nodes = np.arange(len(nodes))

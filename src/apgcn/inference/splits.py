@@ -30,7 +30,7 @@ def stratified_split(labels: np.ndarray, *, stopping_size: float = 0.2, test_siz
     """A stratified split of the labelled nodes.
 
     The fractions `test_size` and `stopping_size` of every class are held out, rounded, and the rest is for training.
-    A small class gives a stopping node as long as one is left for training, and a test node as long as two are.
+    A small class has a stopping node only if one node is left for training, and a test node only if two nodes are left.
 
     Parameters
     ----------

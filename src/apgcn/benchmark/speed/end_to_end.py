@@ -1,4 +1,4 @@
-"""Wall-clock time of complete trainings, workers' start-up included, and of imports."""
+"""Wall-clock time of complete trainings, which includes the start of workers, and of imports."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def time_trainings(dataset: str, runs: int, *, device: str, workers: int) -> Tra
         workers = 1
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(torch_device)
-    executor = _PeakMemory(SerialExecutor() if workers == 1 else ProcessExecutor(workers))
+    executor = _PeakMemoryExecutor(SerialExecutor() if workers == 1 else ProcessExecutor(workers))
     plan = RunConfig.from_preset(dataset, "apgcn").first_runs(runs)
     cleaned_graph(dataset)
     with TemporaryDirectory() as folder:
@@ -72,7 +72,7 @@ def time_trainings(dataset: str, runs: int, *, device: str, workers: int) -> Tra
     )
 
 
-class _PeakMemory:
+class _PeakMemoryExecutor:
     """An executor that also measures the peak memory of the processes that train, in bytes."""
 
     def __init__(self, executor: Executor):
