@@ -95,7 +95,7 @@ def test_an_archive_read_in_chunks_gives_the_same_shards(dense, tmp_path, monkey
     graph = replace(graph, node_names=tuple(f"n{number}" for number in range(300)))
     write_npz(tmp_path / "g.npz", graph)
     source = NpzSource(tmp_path / "g.npz")
-    assert (source.nodes, source.features, source.class_names) == (300, 7, graph.class_names)
+    assert (source.num_nodes, source.num_features, source.class_names) == (300, 7, graph.class_names)
     assert source.fingerprint() == fingerprint(graph)
     for method in ("metis", "blocks"):
         partition = source.partition(3, method)

@@ -99,12 +99,12 @@ class GraphSource(Protocol):
     """A graph from which every rank takes its shard."""
 
     @property
-    def nodes(self) -> int:
+    def num_nodes(self) -> int:
         """Number of nodes."""
         ...
 
     @property
-    def features(self) -> int:
+    def num_features(self) -> int:
         """Number of features."""
         ...
 
@@ -115,7 +115,7 @@ class GraphSource(Protocol):
     def class_names(self) -> tuple[str, ...]: ...
 
     @property
-    def edges(self) -> int:
+    def num_directed_edges(self) -> int:
         """Number of directed edges."""
         ...
 
@@ -151,9 +151,9 @@ class InMemorySource:
 
     def __init__(self, graph: Graph, loaded: LoadedGraph | None = None):
         self.graph, self._loaded = graph, loaded
-        self.nodes, self.features = graph.num_nodes, graph.num_features
+        self.num_nodes, self.num_features = graph.num_nodes, graph.num_features
         self.labels, self.class_names = graph.labels, graph.class_names
-        self.edges, self.digest = graph.num_directed_edges, fingerprint(graph)
+        self.num_directed_edges, self.digest = graph.num_directed_edges, fingerprint(graph)
         self.notes = list(loaded.notes) if loaded else []
 
     def partition(self, num_parts: int, method: str) -> np.ndarray:

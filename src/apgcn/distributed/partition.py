@@ -45,7 +45,7 @@ def partition_blocks(indptr: np.ndarray, num_parts: int) -> np.ndarray:
     ----------
     indptr : array of shape (nodes + 1,)
         Row pointers of the adjacency matrix.
-    parts : int
+    num_parts : int
 
     Returns
     -------
@@ -54,10 +54,8 @@ def partition_blocks(indptr: np.ndarray, num_parts: int) -> np.ndarray:
     """
     nodes = len(indptr) - 1
     work = indptr.astype(np.float64) + EDGES_PER_NODE * np.arange(nodes + 1)  # before each node
-    cuts = np.searchsorted(
-        work, work[-1] * np.arange(1, num_parts) / num_parts
-    )  # first node of every block but the first
     numbers = np.arange(1, num_parts)
+    cuts = np.searchsorted(work, work[-1] * numbers / num_parts)  # first node of every block but the first
     cuts = np.maximum.accumulate(cuts - numbers) + numbers  # no block is empty, wherever a hub is
     cuts = np.clip(cuts, numbers, nodes - num_parts + numbers)
     return np.searchsorted(cuts, np.arange(nodes), side="right").astype(np.int16)

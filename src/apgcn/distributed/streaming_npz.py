@@ -33,7 +33,7 @@ class NpzSource:
 
     Attributes
     ----------
-    nodes, edges, features : int
+    num_nodes, num_directed_edges, num_features : int
     labels : array of shape (nodes,)
     class_names : tuple of str
     digest : str
@@ -57,8 +57,8 @@ class NpzSource:
                 raise ValueError("class_names must be strings")
             if "node_names" in members and _ArrayReader(archive, "node_names").kind != "U":
                 raise ValueError("node_names must be strings")
-            self._rows, self.features = map(int, self._features_shape(archive))
-        self.nodes, self.edges = len(self._indptr) - 1, int(self._indptr[-1])
+            self._rows, self.num_features = map(int, self._features_shape(archive))
+        self.num_nodes, self.num_directed_edges = len(self._indptr) - 1, int(self._indptr[-1])
         self.notes: list[str] = []
         self.class_names = tuple(map(str, class_names))
         with self._reading():
@@ -70,20 +70,20 @@ class NpzSource:
         for name, expected in (
             ("adj_indices", nnz),
             ("adj_data", nnz),
-            ("attr_dense", (self.nodes, self.features)),
-            ("attr_indptr", (self.nodes + 1,)),
+            ("attr_dense", (self.num_nodes, self.num_features)),
+            ("attr_indptr", (self.num_nodes + 1,)),
             ("attr_data", shapes.get("attr_indices")),
-            ("node_names", (self.nodes,)),
+            ("node_names", (self.num_nodes,)),
         ):
             if name in shapes and shapes[name] != expected:
                 raise ValueError(f"{name} must have shape {expected}, got {shapes[name]}")
-        if "attr_shape" in self._arrays and self._rows != self.nodes:
-            raise ValueError(f"there must be features of {self.nodes} nodes, got {self._rows}")
-        if self.labels.dtype != np.int64 or self.labels.shape != (self.nodes,) or not self.nodes:
-            raise ValueError(f"labels must be an int64 for each of {self.nodes} nodes")
+        if "attr_shape" in self._arrays and self._rows != self.num_nodes:
+            raise ValueError(f"there must be features of {self.num_nodes} nodes, got {self._rows}")
+        if self.labels.dtype != np.int64 or self.labels.shape != (self.num_nodes,) or not self.num_nodes:
+            raise ValueError(f"labels must be an int64 for each of {self.num_nodes} nodes")
         if not -1 <= self.labels.min() <= self.labels.max() < len(self.class_names):
             raise ValueError(f"labels must be from -1 to {len(self.class_names) - 1}")
-        if self.features < 1:
+        if self.num_features < 1:
             raise ValueError("nodes must have features")
 
     def partition(self, num_parts: int, method: str) -> np.ndarray:
@@ -92,10 +92,10 @@ class NpzSource:
             return partition_blocks(self._indptr, num_parts)
         with self._reading(), self._open() as archive:
             indices = self._read(archive, "adj_indices")
-            if indices.size and not 0 <= indices.min() <= indices.max() < self.nodes:
-                raise ValueError(f"indices must be from 0 to {self.nodes - 1}")
+            if indices.size and not 0 <= indices.min() <= indices.max() < self.num_nodes:
+                raise ValueError(f"indices must be from 0 to {self.num_nodes - 1}")
             ones = np.ones(len(indices), np.int8)
-            matrix = sparse.csr_matrix((ones, indices, self._indptr), shape=(self.nodes, self.nodes))
+            matrix = sparse.csr_matrix((ones, indices, self._indptr), shape=(self.num_nodes, self.num_nodes))
         return partition_metis(matrix, num_parts)
 
     def shard(self, partition: np.ndarray, rank: int) -> GraphShard:
@@ -113,7 +113,7 @@ class NpzSource:
         for first, last in _row_chunks(self._indptr):
             indptr = self._indptr[first : last + 1]
             targets, weights = (reader.read(int(indptr[-1] - indptr[0])) for reader in readers)
-            _check_rows(targets, weights, indptr, width=self.nodes)
+            _check_rows(targets, weights, indptr, width=self.num_nodes)
             if (weights < 0).any():
                 raise ValueError("edge weights must be > 0")
             sources = np.repeat(np.arange(first, last), np.diff(indptr))
@@ -130,11 +130,11 @@ class NpzSource:
         """The feature rows of a rank; `is_local` (nodes,) marks its nodes."""
         if "attr_dense" in self._arrays:
             reader = _ArrayReader(archive, "attr_dense")
-            rows = max(1, CHUNK_SIZE // self.features)
+            rows = max(1, CHUNK_SIZE // self.num_features)
             dense_chunks = []
-            for first in range(0, self.nodes, rows):
+            for first in range(0, self.num_nodes, rows):
                 mask = is_local[first : first + rows]
-                dense_chunks.append(reader.read(self.features * len(mask)).reshape(-1, self.features)[mask])
+                dense_chunks.append(reader.read(self.num_features * len(mask)).reshape(-1, self.num_features)[mask])
             dense = np.concatenate(dense_chunks)
             if dense.dtype != np.float32 or not np.isfinite(dense).all():
                 raise ValueError("features must be finite float32")
@@ -146,9 +146,9 @@ class NpzSource:
         for first, last in _row_chunks(indptr):
             chunk_indptr = indptr[first : last + 1]
             indices, values = (reader.read(int(chunk_indptr[-1] - chunk_indptr[0])) for reader in readers)
-            _check_rows(indices, values, chunk_indptr, width=self.features)
+            _check_rows(indices, values, chunk_indptr, width=self.num_features)
             chunk = sparse.csr_matrix(
-                (values, indices, chunk_indptr - chunk_indptr[0]), shape=(last - first, self.features)
+                (values, indices, chunk_indptr - chunk_indptr[0]), shape=(last - first, self.num_features)
             )
             chunks.append(chunk[is_local[first:last]])
         return sparse.csr_matrix(sparse.vstack(chunks, format="csr"), dtype=np.float32)
@@ -163,8 +163,8 @@ class NpzSource:
                 for name in ("adj_data", "adj_indices", "adj_indptr", *feature_arrays, "labels")
                 for chunk in _ArrayReader(archive, name).chunks()
             )
-            node_names = self.node_ids(np.arange(self.nodes)) if "node_names" in self._arrays else None
-            return fingerprint_arrays(arrays, self.class_names, node_names, (self.nodes, self.features))
+            node_names = self.node_ids(np.arange(self.num_nodes)) if "node_names" in self._arrays else None
+            return fingerprint_arrays(arrays, self.class_names, node_names, (self.num_nodes, self.num_features))
 
     def node_ids(self, nodes: np.ndarray) -> list[str]:
         """The ids of nodes, given by ascending indices."""

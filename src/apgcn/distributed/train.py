@@ -231,7 +231,7 @@ def train_sharded(
             )
     node_ranks = comm.broadcast_array(
         comm.run_collectively(lambda: source.partition(comm.size, method) if comm.rank == 0 else None),
-        length=source.nodes,
+        length=source.num_nodes,
         dtype=np.int16,
     )
     check_partition(node_ranks, comm.size)
@@ -259,7 +259,7 @@ def train_sharded(
 
 def check_same_graph(comm: Communicator, source: GraphSource) -> None:
     """Raise unless all ranks have the same graph."""
-    digests = comm.all_gather([source.digest, source.nodes])
+    digests = comm.all_gather([source.digest, source.num_nodes])
     for rank, (digest, nodes) in enumerate(digests):
         if digest != digests[0][0]:
             raise InvalidInput(
