@@ -244,11 +244,11 @@ def test_hyperparameters_are_converted_once_per_run_config(tmp_path, monkeypatch
 
     def counted(model, values):
         conversions.append(values)
-        return split_config(model, values)
+        return configs_from_values(model, values)
 
-    split_config = training_config.split_config
-    monkeypatch.setattr(training_config, "split_config", counted)
-    monkeypatch.setattr(run_configs, "split_config", counted)
+    configs_from_values = training_config.configs_from_values
+    monkeypatch.setattr(training_config, "configs_from_values", counted)
+    monkeypatch.setattr(run_configs, "configs_from_values", counted)
     run_config = RunConfig.from_preset("cora", "apgcn", hidden_channels=6, max_epochs=2)  # no other test has it
     store = Store(tmp_path)
     run_plan(store, run_config.first_runs(2))

@@ -12,7 +12,7 @@ from apgcn.nn.operators import (
     Chebyshev,
     NormalizedAdjacency,
     PageRank,
-    dropped_matrices,
+    matrices_with_dropout,
     step_matrices,
 )
 from apgcn.nn.propagation import FixedPropagation, propagate
@@ -131,7 +131,7 @@ def test_matrix_dropout_draws_a_new_mask_at_every_step_from_the_unchanged_matrix
     adjacency = graph.adjacency
     matrix = adjacency.normalized_without_self_loops if remove_self_loops else adjacency.normalized
     steps = 400
-    dropped = dropped_matrices(matrix, 0.5, steps=steps, rng=RandomStream([1, 2]))
+    dropped = matrices_with_dropout(matrix, 0.5, steps=steps, rng=RandomStream([1, 2]))
     values = torch.stack([step_matrix.values for step_matrix in dropped])  # (steps, runs, nnz)
     kept = values != 0
     torch.testing.assert_close(values[kept], (2 * matrix.values).expand_as(values)[kept])

@@ -17,7 +17,7 @@ from apgcn.data.splits import TEST_SEEDS, VALIDATION_SEEDS
 from apgcn.models.base import ModelConfig
 from apgcn.models.presets import presets_for
 from apgcn.models.registry import MODELS
-from apgcn.training.config import TrainingConfig, preset_config, split_config
+from apgcn.training.config import TrainingConfig, configs_from_values, preset_config
 from apgcn.training.runs import MAX_RUNS
 
 TRAIN_PER_CLASS = 20  # training nodes per class, unless an experiment varies it
@@ -214,7 +214,7 @@ def _configs(model: str, hyperparameters: Mapping[str, Scalar]) -> Configs:
     """
     key = MODELS[model], repr(sorted(hyperparameters.items()))
     if key not in _CACHE:
-        _CACHE[key] = split_config(model, hyperparameters)
+        _CACHE[key] = configs_from_values(model, hyperparameters)
     return _CACHE[key]
 
 

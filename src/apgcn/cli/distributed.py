@@ -74,10 +74,10 @@ def fit_on_ranks(
     from apgcn.distributed.train import train_sharded
     from apgcn.inference.fit import GRAPH_NAME
     from apgcn.inference.splits import missing_class_notes, stratified_split
-    from apgcn.training.config import split_config
+    from apgcn.training.config import configs_from_values
     from apgcn.training.runs import Run
 
-    model_config, training = split_config(model, overrides)
+    model_config, training = configs_from_values(model, overrides)
     checkpoint = checkpoint_path(out)
     with _connect(device, checkpoint, task=["the user's graph", partition, schema.directed]) as comm:
         check_shared_folder(comm, out)
@@ -104,10 +104,10 @@ def fit_on_ranks(
         seconds = time.perf_counter() - started
         if comm.rank == 0 and not (result.trainer.finished_epochs[0] > 0).any():
             checkpoint.unlink(missing_ok=True)  # all runs have diverged: there is nothing to resume
-        sharded_model = build_trained_model(comm, result, source.class_names, source.features)
+        sharded_model = build_trained_model(comm, result, source.class_names, source.num_features)
         metrics = sharded_model.model.metrics
         metrics |= {"seconds": seconds, "trials": [], "traffic": traffic_by_rank(comm, result)}
-        (steps_mean,) = comm.all_reduce(result.output.steps.double().mean(0).sum()[None] / source.nodes)
+        (steps_mean,) = comm.all_reduce(result.output.steps.double().mean(0).sum()[None] / source.num_nodes)
         with shared_folder(comm, out) as folder:
             comm.run_collectively(lambda: write_predictions_of_rank(comm, folder, source, result, sharded_model))
             comm.run_collectively(
@@ -116,9 +116,9 @@ def fit_on_ranks(
         if comm.rank == 0:
             checkpoint.unlink(missing_ok=True)
             summary = {
-                "nodes": source.nodes,
-                "edges": source.edges if schema.directed else source.edges // 2,
-                "features": source.features,
+                "nodes": source.num_nodes,
+                "edges": source.num_directed_edges if schema.directed else source.num_directed_edges // 2,
+                "features": source.num_features,
                 "classes": list(source.class_names),
                 "labelled": int((source.labels >= 0).sum()),
                 "model": model,

@@ -178,7 +178,7 @@ def _fit(
     from apgcn.inference.splits import missing_class_notes, stratified_split
     from apgcn.models.registry import config_class
     from apgcn.ops.devices import resolve_device
-    from apgcn.training.config import split_config
+    from apgcn.training.config import configs_from_values
 
     if files.edges is not None and files.nodes is None:
         raise InvalidInput("--edges and --nodes must be given together.")
@@ -187,7 +187,7 @@ def _fit(
     if not config_class(model).has_weights:
         raise InvalidInput(f"--model must be a model with weights that can be saved, but {model} has no weights.")
     torch_device = resolve_device(device)
-    model_config, training = split_config(model, overrides)
+    model_config, training = configs_from_values(model, overrides)
     with new_folder(out) as folder:
         loaded = files.read(schema)
         graph = replace(loaded.graph, name=out.name or "graph")
@@ -197,7 +197,7 @@ def _fit(
         started = time.perf_counter()
         results = _tune(graph, split, model, overrides, trials=trials, seed=seed, device=torch_device) if trials else []
         if results:
-            model_config, training = split_config(model, results[0].hyperparameters)
+            model_config, training = configs_from_values(model, results[0].hyperparameters)
         with render.progress_bar(ensemble_size, label=f"{model_config.title} on {graph.name}") as report:
             trained, predictions = fit_predict(
                 graph,

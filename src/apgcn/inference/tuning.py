@@ -15,7 +15,7 @@ from apgcn.errors import InvalidInput
 from apgcn.inference.fit import GRAPH_NAME
 from apgcn.inference.splits import stratified_split
 from apgcn.training.batching import train
-from apgcn.training.config import split_config
+from apgcn.training.config import configs_from_values
 from apgcn.training.runs import Run
 from apgcn.training.search_space import search, searchable_hyperparameters
 
@@ -92,7 +92,7 @@ def _mean_accuracy(
     device: torch.device | str,
 ) -> float:
     runs = [Run(split, init=seed, dataset=graph.name) for split in splits]
-    results = train(graph, runs, *split_config(model, hyperparameters), device=device)
+    results = train(graph, runs, *configs_from_values(model, hyperparameters), device=device)
     accuracies = []
     for result, split in zip(results, splits, strict=True):
         correct = result.logits[split.test].argmax(1) == graph.labels[split.test]

@@ -11,7 +11,7 @@ Start with `read_table` and `build_graph` for two tables, or with `read_graph` f
 | `networkx` | `from_networkx`, `to_networkx` |
 | `scipy` | `from_scipy`, `read_scipy`, `write_scipy` |
 | `pyg` | `from_pyg`, `to_pyg`: PyTorch Geometric |
-| `tables` | `Table`, whose cells know their place in the file |
+| `tables` | `Table`: columns in memory, with the line of each row in its file |
 | `schema` | `TableSchema`, the meaning of columns |
 | `feature_encoding` | `FeatureEncoding`, features from columns |
 | `edges` | canonical edges: no self-loops, no duplicates |

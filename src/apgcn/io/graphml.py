@@ -14,8 +14,8 @@ from apgcn.io.networkx import from_networkx, import_networkx, to_networkx
 from apgcn.io.schema import TableSchema
 
 
-def read_graphml(path: Path, schema: TableSchema = TableSchema(), **trained: Any) -> LoadedGraph:
-    """Read a graph with the attributes of its nodes and edges; `trained` is as in `build_graph`."""
+def read_graphml(path: Path, schema: TableSchema = TableSchema(), **build_options: Any) -> LoadedGraph:
+    """Read a graph with the attributes of its nodes and edges; `build_options` as in `read_graph`."""
     nx = import_networkx()
     path = Path(path)
     if path.is_dir():
@@ -31,7 +31,7 @@ def read_graphml(path: Path, schema: TableSchema = TableSchema(), **trained: Any
         graph = nx.parse_graphml(content, force_multigraph=False)
     except Exception as error:  # networkx raises many kinds of errors for an invalid file
         raise InvalidInput(f"{path} must be a GraphML file, but cannot be read as one ({error!r}).") from error
-    return from_networkx(graph, schema, name=str(path), **trained)
+    return from_networkx(graph, schema, name=str(path), **build_options)
 
 
 class _GraphMLValidator:

@@ -29,7 +29,7 @@ class FileFormat(NamedTuple):
     suffixes : tuple of str
         In lower case, with the dot; "" is for a file name without a suffix.
     read : callable
-        `read(path) -> Table`, or `read(path, schema, **trained) -> LoadedGraph`.
+        `read(path) -> Table`, or `read(path, schema, **build_options) -> LoadedGraph`.
     """
 
     content: Literal["table", "graph"]
@@ -37,8 +37,8 @@ class FileFormat(NamedTuple):
     read: Callable[..., Any]
 
 
-def read_npz_graph(path: Path, schema: TableSchema = TableSchema(), **trained: Any) -> LoadedGraph:
-    """Read an archive that `write_npz` wrote; its features and labels are used as they are, whatever `trained`.
+def read_npz_graph(path: Path, schema: TableSchema = TableSchema(), **build_options: Any) -> LoadedGraph:
+    """Read an archive that `write_npz` wrote; its features and labels are encoded, so `build_options` is ignored.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def read_npz_graph(path: Path, schema: TableSchema = TableSchema(), **trained: A
     return with_canonical_edges(graph, graph.adjacency, directed=schema.directed)
 
 
-# The first table format and the first graph format also report that a path is a folder.
+# A folder is passed to the first table format or the first graph format, whose reader raises that it is a folder.
 FORMATS: dict[str, FileFormat] = {
     "csv": FileFormat("table", (".csv", ".tsv", ".txt", ""), read_csv),
     "parquet": FileFormat("table", (".parquet", ".pq"), read_parquet),
@@ -72,8 +72,8 @@ def read_table(path: Path) -> Table:
     return _find_format(path, "table", "export the table as CSV").read(path)
 
 
-def read_graph(path: Path, schema: TableSchema = TableSchema(), **trained: Any) -> LoadedGraph:
-    """Read a whole graph from one file; `trained` is as in `build_graph`.
+def read_graph(path: Path, schema: TableSchema = TableSchema(), **build_options: Any) -> LoadedGraph:
+    """Read a whole graph from one file; `build_options` are `encoding` and `class_names` of `build_graph`.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def read_graph(path: Path, schema: TableSchema = TableSchema(), **trained: Any) 
         If the file's suffix is not one of a graph format, or if arrays come with a schema that names columns.
     """
     path = Path(path)
-    return _find_format(path, "graph", "pass tables as --edges and --nodes").read(path, schema, **trained)
+    return _find_format(path, "graph", "pass tables as --edges and --nodes").read(path, schema, **build_options)
 
 
 def _find_format(path: Path, content: Literal["table", "graph"], hint: str) -> FileFormat:

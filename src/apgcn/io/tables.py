@@ -1,4 +1,4 @@
-"""In-memory tables of text and numbers whose cells know their place in the file, for error messages."""
+"""In-memory tables of text and numbers with the line of each row in its file, for error messages."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Table:
     columns : tuple of str
         Column names, all different.
     cells : list of sequences
-        One sequence per column: strings, where an empty one is a missing value, or an array of numbers, where NaN is.
+        One sequence per column: strings, "" for a missing value, or an array of numbers, NaN for a missing value.
     line_numbers : sequence of int, optional
-        Line of the file, pluralize from 1, in which each row begins. Without it messages count rows.
+        Line of the file, counted from 1, in which each row begins. Without it messages count rows.
     """
 
     source: str

@@ -133,9 +133,9 @@ class BatchedAPGCN(BatchedModel):
         """`forward`, in which propagation ends when all of some nodes (runs, m) have halted."""
         return self.propagation(self.predict(graph.features, rng), graph.adjacency, rng, nodes)
 
-    def penalty_loss(self, outcome: PropagationOutput, nodes: Tensor) -> Tensor:
+    def penalty_loss(self, output: PropagationOutput, nodes: Tensor) -> Tensor:
         """penalty * mean over some nodes (runs, m) of the propagation cost K + R, one value per run."""
-        return self.config.penalty * torch.gather(outcome.cost, 1, nodes).mean(1)
+        return self.config.penalty * torch.gather(output.cost, 1, nodes).mean(1)
 
     def l2_parameters(self) -> Iterable[Tensor]:
         """The weights under l2 regularisation: the first layer's."""

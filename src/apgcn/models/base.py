@@ -28,9 +28,9 @@ class BatchedModel(nn.Module):
         """`forward` in training, when only some nodes (runs, m) are needed; values of other nodes are unspecified."""
         return self(graph, rng)
 
-    def penalty_loss(self, outcome: PropagationOutput, nodes: Tensor) -> Tensor:
+    def penalty_loss(self, output: PropagationOutput, nodes: Tensor) -> Tensor:
         """The term that the model adds to the loss for some nodes (runs, m), one value per run."""
-        return outcome.output.new_zeros(len(nodes))
+        return output.output.new_zeros(len(nodes))
 
     def l2_parameters(self) -> Iterable[Tensor]:
         """The weights under l2 regularisation."""

@@ -74,18 +74,18 @@ class BtFPConfig(ModelConfig):
             If the equations of a round cannot be solved.
         """
         f = diffuse_features(graph, teleport=self.teleport, steps=self.max_steps)
-        known = torch.full((len(train), len(f)), -1, device=f.device)
-        known.scatter_(1, train, graph.labels[train])
+        labels = torch.full((len(train), len(f)), -1, device=f.device)
+        labels.scatter_(1, train, graph.labels[train])
         absent = (
             functional.one_hot(graph.labels[train], graph.num_classes).sum(1, keepdim=True) == 0
         )  # (runs, 1, classes)
         w = f.new_zeros(f.shape[1], len(train), graph.num_classes)
         for round_index in range(self.rounds + 1):
-            w = ridge_regression(f, known, w, strength=self.ridge)
+            w = ridge_regression(f, labels, w, strength=self.ridge)
             scores = (f @ w.flatten(1)).view(len(f), *w.shape[1:]).transpose(0, 1)  # (runs, nodes, classes)
             scores = scores.masked_fill(absent, ABSENT_CLASS_SCORE)
             if round_index < self.rounds:
-                known = add_confident_labels(known, scores, growth=self.growth)
+                labels = add_confident_labels(labels, scores, growth=self.growth)
         return PropagationOutput.fixed_steps(scores.to(graph.adjacency.weights), steps=self.max_steps)
 
     def floats_per_run(self, graph: Graph) -> int:
@@ -109,7 +109,7 @@ def diffuse_features(graph: DeviceGraph, *, teleport: float, steps: int) -> Tens
     return f.div_(f.norm(dim=1, keepdim=True).clamp(min=torch.finfo(f.dtype).tiny))
 
 
-def ridge_regression(f: Tensor, known: Tensor, w: Tensor, *, strength: float) -> Tensor:
+def ridge_regression(f: Tensor, labels: Tensor, w: Tensor, *, strength: float) -> Tensor:
     """(F^T S F + strength I)^-1 F^T S Y, with S selecting labelled nodes, by conjugate gradients started at w.
 
     Every column, a class of a run, has its own step size and is not updated after it has converged.
@@ -123,8 +123,8 @@ def ridge_regression(f: Tensor, known: Tensor, w: Tensor, *, strength: float) ->
         The runs are adjacent columns, so that all are computed in one product.
     """
     shape, w = w.shape, w.flatten(1)
-    labelled = (known.T >= 0).repeat_interleave(shape[2], dim=1).to(f)  # (nodes, runs * classes)
-    y = functional.one_hot(known.T.clamp(min=0), shape[2]).flatten(1) * labelled
+    labelled = (labels.T >= 0).repeat_interleave(shape[2], dim=1).to(f)  # (nodes, runs * classes)
+    y = functional.one_hot(labels.T.clamp(min=0), shape[2]).flatten(1) * labelled
     rhs = f.T @ y
     residual = rhs - f.T @ (labelled * (f @ w)) - strength * w
     direction, squared_norm = residual, residual.square().sum(0)
@@ -145,16 +145,16 @@ def ridge_regression(f: Tensor, known: Tensor, w: Tensor, *, strength: float) ->
     )
 
 
-def add_confident_labels(known: Tensor, scores: Tensor, *, growth: float) -> Tensor:
-    """The known classes (runs, nodes), and the predicted classes of the nodes of lowest entropy."""
+def add_confident_labels(labels: Tensor, scores: Tensor, *, growth: float) -> Tensor:
+    """The labels (runs, nodes), and as new labels the predicted classes of the unlabelled nodes of lowest entropy."""
     log_p = functional.log_softmax(scores, dim=-1)
     entropy = -(log_p.exp() * log_p).sum(-1)
     predicted = scores.argmax(-1)
-    extended = known.clone()
+    extended = labels.clone()
     for label in range(scores.shape[-1]):
         in_class = predicted == label
         count = (growth * in_class.sum(1, keepdim=True)).round()  # growth n, times the fraction of the class
-        candidates = in_class & (known < 0)
+        candidates = in_class & (labels < 0)
         order = entropy.masked_fill(~candidates, torch.inf).argsort(dim=1, stable=True)
         rank = order.argsort(dim=1)  # of every node, the candidate with the lowest entropy first
         extended[candidates & (rank < count)] = label

@@ -15,7 +15,7 @@ from apgcn._utils.validation import check_fraction, check_int
 from apgcn.data.graph import Graph
 from apgcn.models.base import BatchedModel, ModelConfig, num_edges_with_self_loops, num_stored_features
 from apgcn.nn.layers import dropout, glorot, zeros
-from apgcn.nn.operators import dropped_matrices
+from apgcn.nn.operators import matrices_with_dropout
 from apgcn.nn.propagation import PropagationOutput
 from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.rng import RandomStream
@@ -71,7 +71,7 @@ class BatchedGCN(BatchedModel):
         H      = ReLU(A X W_1 + b_1)        dropout of the inputs and of entries of A, a new mask in each layer
         output = A H W_2 + b_2
 
-    A = D^-1/2 (A + I) D^-1/2; l2 regularisation is on W_1.
+    A is the normalised adjacency matrix with self-loops, `Adjacency.normalized`; l2 regularisation is on W_1.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class BatchedGCN(BatchedModel):
     def forward(self, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
         """Logits (runs, nodes, classes) of all nodes; training with `rng`, evaluation without."""
         rate = self.config.dropout
-        a_1, a_2 = dropped_matrices(graph.adjacency.normalized, self.config.edge_dropout, steps=2, rng=rng)
+        a_1, a_2 = matrices_with_dropout(graph.adjacency.normalized, self.config.edge_dropout, steps=2, rng=rng)
         x = dropout(graph.features, rate, rng)
         h = (a_1 @ (x @ self.w_1) + self.b_1).relu()
         output = a_2 @ (dropout(h, rate, rng) @ self.w_2) + self.b_2

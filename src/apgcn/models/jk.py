@@ -13,7 +13,7 @@ from apgcn._utils.validation import check_fraction, check_int
 from apgcn.data.graph import Graph
 from apgcn.models.base import BatchedModel, ModelConfig, num_edges_with_self_loops, num_stored_features
 from apgcn.nn.layers import Linear, dropout, glorot, zeros
-from apgcn.nn.operators import dropped_matrices
+from apgcn.nn.operators import matrices_with_dropout
 from apgcn.nn.propagation import PropagationOutput
 from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.rng import RandomStream
@@ -76,7 +76,7 @@ class BatchedJK(BatchedModel):
     def forward(self, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
         """Logits (runs, nodes, classes) of all nodes; training with `rng`, evaluation without."""
         rate, layers = self.config.dropout, self.config.layers
-        matrices = dropped_matrices(graph.adjacency.normalized, self.config.edge_dropout, steps=layers, rng=rng)
+        matrices = matrices_with_dropout(graph.adjacency.normalized, self.config.edge_dropout, steps=layers, rng=rng)
         h, layer_outputs = graph.features, []
         for a, w, b in zip(matrices, self.w, self.b, strict=True):
             h = (a @ (dropout(h, rate, rng) @ w) + b).relu()

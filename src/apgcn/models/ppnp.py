@@ -33,7 +33,7 @@ class PPNPConfig(ModelConfig):
     name: ClassVar[str] = "ppnp"
     title: ClassVar[str] = "PPNP"
     citation: ClassVar[str] = "Gasteiger et al., ICLR 2019"
-    max_steps: ClassVar[int] = 1  # one product with the inverse, which connects a node with its whole component
+    max_steps: ClassVar[int] = 1  # the product with the inverse counts as one step
     memory_advice: ClassVar[str] = "use appnp, which needs no inverse"
 
     hidden_channels: int = 64

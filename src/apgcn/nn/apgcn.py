@@ -21,6 +21,8 @@ class APGCNConv(nn.Module):
         z^k    = operator(z^(k-1)),  z^0 = x
         h_i^k  = sigmoid(Q z_i^k + q)
         K_i    = the first k with h_i^1 + ... + h_i^k >= 1 - epsilon, at most max_steps
+        R_i    = 1 - (h_i^1 + ... + h_i^(K_i - 1)), the remainder
+        p_i^k  = h_i^1 + ... + h_i^k for k < K_i, and R_i for k = K_i
         output = 1/K_i * sum over k <= K_i of p_i^k z_i^k + (1 - p_i^k) z_i^(k-1)
 
     Parameters

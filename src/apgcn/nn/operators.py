@@ -80,7 +80,7 @@ class PageRank:
         if self.renormalize:
             matrices = step_matrices(adjacency, self.edge_dropout, steps=steps, rng=rng)
         else:
-            matrices = dropped_matrices(adjacency.normalized, self.edge_dropout, steps=steps, rng=rng)
+            matrices = matrices_with_dropout(adjacency.normalized, self.edge_dropout, steps=steps, rng=rng)
         teleported = self.teleport * z0
         return lambda k, z: (1 - self.teleport) * (matrices[k - 1] @ z) + teleported
 
@@ -149,7 +149,9 @@ class ARMA(nn.Module):
         self.w, self.v = nn.Parameter(initial), nn.Parameter(initial.clone())  # (runs, in channels, out channels)
 
     def prepare(self, z0: Tensor, adjacency: Adjacency, *, steps: int, rng: RandomStream | None) -> Step:
-        matrices = dropped_matrices(adjacency.normalized_without_self_loops, self.edge_dropout, steps=steps, rng=rng)
+        matrices = matrices_with_dropout(
+            adjacency.normalized_without_self_loops, self.edge_dropout, steps=steps, rng=rng
+        )
         w, v = (1 - self.teleport) * self.w.softmax(1), self.teleport * self.v.softmax(1)
         teleported = z0 @ v
         return lambda k, z: matrices[k - 1] @ (z @ w) + teleported
@@ -195,8 +197,10 @@ def step_matrices(adjacency: Adjacency, rate: float, *, steps: int, rng: RandomS
     return adjacency.normalize(dropped.unbind(1))
 
 
-def dropped_matrices(matrix: SparseMatrix, rate: float, *, steps: int, rng: RandomStream | None) -> list[SparseMatrix]:
-    """The same matrix for every step with dropout of its entries, a new mask in each, not normalised again."""
+def matrices_with_dropout(
+    matrix: SparseMatrix, rate: float, *, steps: int, rng: RandomStream | None
+) -> list[SparseMatrix]:
+    """The same matrix for each of `steps` steps after dropout of its entries, a new mask each; not normalised again."""
     if rng is None or rate == 0:
         return [matrix] * steps
     mask = rng.dropout_mask(steps, matrix.structure.nnz, rate=rate).to(matrix.values)  # (runs, steps, nnz)

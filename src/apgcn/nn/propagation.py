@@ -38,7 +38,7 @@ class PropagationOutput(NamedTuple):
 
     @classmethod
     def fixed_steps(cls, output: Tensor, *, steps: int) -> PropagationOutput:
-        """An output after the same number of steps at every node, with remainder 0; a model of one product has 1."""
+        """An output after the same number of steps at every node, with remainder 0."""
         check_int("steps", steps)
         node_steps = torch.full(output.shape[:-1], steps, device=output.device)
         return cls(output, steps=node_steps, remainder=output.new_zeros(node_steps.shape))

@@ -29,7 +29,7 @@ LONG_ROW_NNZ = 64  # a row with more entries than this gets a GPU warp of its ow
 DENSE_THRESHOLD = 0.2  # above this density a GPU multiplies a dense matrix faster than a sparse one
 
 
-class Csr(NamedTuple):
+class CSRIndex(NamedTuple):
     """CSR index arrays of a matrix, with its rows sorted by length.
 
     Attributes
@@ -95,7 +95,7 @@ class CSRStructure:
         return torch.as_tensor(np.array(self._index_arrays[0], np.int64), device=self.device)
 
     @property
-    def csr_transposed(self) -> Csr:
+    def csr_transposed(self) -> CSRIndex:
         return self._transpose.csr
 
     @property
@@ -120,13 +120,13 @@ class CSRStructure:
         return self._block_diagonal.matrix(values)
 
 
-def _csr(matrix: sparse.csr_matrix, device: torch.device | str) -> Csr:
+def _csr(matrix: sparse.csr_matrix, device: torch.device | str) -> CSRIndex:
     """Copy index arrays to a device, as int32 where that suffices, which makes all kernels faster."""
     lengths = np.diff(matrix.indptr)
     arrays = (matrix.indptr, matrix.indices, np.argsort(-lengths, kind="stable"))
     dtype = _index_dtype(matrix)
     indptr, indices, row_order = (torch.as_tensor(np.array(array, dtype), device=device) for array in arrays)
-    return Csr(indptr, indices, row_order, long_rows=int((lengths > LONG_ROW_NNZ).sum()))
+    return CSRIndex(indptr, indices, row_order, long_rows=int((lengths > LONG_ROW_NNZ).sum()))
 
 
 def _index_dtype(matrix: sparse.csr_matrix) -> type[np.integer]:
@@ -139,7 +139,7 @@ class _BlockDiagonal:
     The index arrays are kept for the largest number of copies so far. Fewer copies use a prefix of them.
     """
 
-    def __init__(self, csr: Csr, shape: tuple[int, int]):
+    def __init__(self, csr: CSRIndex, shape: tuple[int, int]):
         self._csr = csr
         self._rows, self._columns = shape
         self._nnz = len(csr.indices)
@@ -174,7 +174,7 @@ class _BlockDiagonal:
 class _Transpose(NamedTuple):
     """The structure of a transposed matrix, and the permutation of the values to its order."""
 
-    csr: Csr
+    csr: CSRIndex
     permutation: Tensor
     block_diagonal: _BlockDiagonal
 

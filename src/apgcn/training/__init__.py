@@ -25,7 +25,7 @@ Start with `train`, which takes a graph, runs and a model config:
 from __future__ import annotations
 
 from apgcn.training.batching import train
-from apgcn.training.config import TrainingConfig, preset_config, split_config
+from apgcn.training.config import TrainingConfig, configs_from_values, preset_config
 from apgcn.training.runs import History, Run, RunResult, benchmark_runs
 from apgcn.training.trainer import BatchedTrainer, Progress, train_batch
 
@@ -37,8 +37,8 @@ __all__ = [
     "RunResult",
     "TrainingConfig",
     "benchmark_runs",
+    "configs_from_values",
     "preset_config",
-    "split_config",
     "train",
     "train_batch",
 ]

@@ -80,10 +80,14 @@ def train_runs(
     with single_thread():
         device_graph = DeviceGraph.from_graph(graph, device=device)
         for batch in make_batches(runs, max_size=max_size):
-            report = _overall(progress, finished=len(results), size=len(batch), total=len(runs)) if progress else None
-            trained = train_batch(device_graph, [runs[number] for number in batch], model, training, report)
-            results.update(zip(batch, trained, strict=True))
-    return [results[number] for number in range(len(runs))]
+            report = (
+                _overall_progress(progress, finished=len(results), size=len(batch), total=len(runs))
+                if progress
+                else None
+            )
+            batch_results = train_batch(device_graph, [runs[index] for index in batch], model, training, report)
+            results.update(zip(batch, batch_results, strict=True))
+    return [results[index] for index in range(len(runs))]
 
 
 def _check_arguments(graph: Any, runs: Any, model: Any, training: Any) -> list[Run]:
@@ -114,11 +118,11 @@ def make_batches(runs: Sequence[Run], *, max_size: int) -> list[list[int]]:
     The runs of a batch have equally large training and stopping sets.
     """
     by_set_sizes: dict[tuple[int, int], list[int]] = {}
-    for number, run in enumerate(runs):
-        by_set_sizes.setdefault((len(run.split.train), len(run.split.stopping)), []).append(number)
+    for index, run in enumerate(runs):
+        by_set_sizes.setdefault((len(run.split.train), len(run.split.stopping)), []).append(index)
     batches = []
-    for numbers in by_set_sizes.values():
-        batches += split_evenly(numbers, max_size=max_size)
+    for indices in by_set_sizes.values():
+        batches += split_evenly(indices, max_size=max_size)
     return batches
 
 
@@ -129,7 +133,7 @@ def split_evenly(items: Sequence[Any], *, max_size: int) -> list[list[Any]]:
     [['a', 'b'], ['c', 'd'], ['e', 'f', 'g']]
     """
     count = -(-len(items) // max_size)
-    bounds = [len(items) * number // count for number in range(count + 1)]
+    bounds = [len(items) * index // count for index in range(count + 1)]
     return [list(items[start:end]) for start, end in pairwise(bounds)]
 
 
@@ -172,7 +176,7 @@ def check_memory(needed: int, available: int, device: torch.device, *, what: str
         )
 
 
-def _overall(
+def _overall_progress(
     progress: Callable[[Progress], None], *, finished: int, size: int, total: int
 ) -> Callable[[Progress], None]:
     """A callback for the progress of one batch that reports the progress of all runs."""

@@ -77,11 +77,11 @@ def preset_config(
     for name in (*values, *overrides):
         if name not in known:
             raise UnknownName(f"hyperparameter of {model}", name, known)
-    return split_config(model, {**{name: sourced.value for name, sourced in values.items()}, **overrides})
+    return configs_from_values(model, {**{name: sourced.value for name, sourced in values.items()}, **overrides})
 
 
-def split_config(model: str, values: Mapping[str, Any]) -> tuple[ModelConfig, TrainingConfig]:
-    """Split hyperparameters by name into a model config and a training config; the others have their defaults."""
+def configs_from_values(model: str, values: Mapping[str, Any]) -> tuple[ModelConfig, TrainingConfig]:
+    """The model config and training config with these hyperparameters by name; the others have their defaults."""
     model_config = config_class(model)
     return model_config(**_fields_of(model_config, values)), TrainingConfig(**_fields_of(TrainingConfig, values))
 

@@ -33,14 +33,14 @@ class EarlyStopping:
         self.lowest_loss = self.loss_at_best.clone()
 
     def update(self, epoch: int | Tensor, accuracy: Tensor, loss: Tensor) -> Tensor:
-        """Update the state with the evaluation of an epoch, in place; return which runs are at their best.
+        """Update the state with the evaluation of an epoch, in place; return for which runs it is the best so far.
 
-        A run that had finished before is never at its best again.
+        For a run that had finished before it never is.
         """
         active = epoch - 1 - self.last_improvement < self.patience
         if self.early_stop_mode == "loss":
             accuracy = torch.zeros_like(accuracy)  # all equal, so that the loss decides
-        accuracy = accuracy.masked_fill(~loss.isfinite(), -1.0)  # a run that has diverged is never at its best
+        accuracy = accuracy.masked_fill(~loss.isfinite(), -1.0)  # such an epoch is never the best
         higher, equal = accuracy > self.best_accuracy, (accuracy == self.best_accuracy) & loss.isfinite()
         best = higher | (equal & (loss < self.loss_at_best))
         improved = higher | (loss < self.lowest_loss)

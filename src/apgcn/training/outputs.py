@@ -119,14 +119,14 @@ def save(folder: Path, results: Sequence[RunResult], summary: Mapping[str, Any])
         columns = list(vars(results[0].history))
         table = csv.writer(file)
         table.writerow(["run", "epoch", *columns])
-        for number, result in enumerate(results):
+        for index, result in enumerate(results):
             rows = zip(*(getattr(result.history, column).tolist() for column in columns), strict=True)
-            table.writerows([number, epoch, *row] for epoch, row in enumerate(rows, start=1))
+            table.writerows([index, epoch, *row] for epoch, row in enumerate(rows, start=1))
 
 
 def _set_index(result: RunResult) -> np.ndarray:
     """Index in `SET_NAMES` of the set of each node, -1 for none."""
     sets = np.full(len(result.labels), -1, dtype=np.int8)
-    for number, name in enumerate(SET_NAMES):
-        sets[getattr(result.run.split, name)] = number
+    for index, name in enumerate(SET_NAMES):
+        sets[getattr(result.run.split, name)] = index
     return sets

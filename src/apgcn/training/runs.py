@@ -78,8 +78,7 @@ def benchmark_runs(graph: Graph, count: int, *, seed: int = 0, validation: bool 
     seeds, draw = (VALIDATION_SEEDS, split_for_validation) if validation else (TEST_SEEDS, split_for_test)
     splits = [draw(graph.labels, split_seed, visible=dataset.visible) for split_seed in seeds[:count]]
     return [
-        Run(splits[number % len(seeds)], init=seed + number // len(seeds), dataset=graph.name)
-        for number in range(count)
+        Run(splits[index % len(seeds)], init=seed + index // len(seeds), dataset=graph.name) for index in range(count)
     ]
 
 
@@ -140,7 +139,7 @@ class HistoryLog:
     def per_run_histories(self, epochs: Sequence[int]) -> list[History]:
         """One history per run, cut at the number of epochs of each."""
         table = self.table().numpy()
-        return [History(*table[:, number, :length].copy()) for number, length in enumerate(epochs)]
+        return [History(*table[:, index, :length].copy()) for index, length in enumerate(epochs)]
 
     def table(self) -> Tensor:
         """All evaluations, of shape (quantities, runs, epochs); NaN after a run was dropped."""

@@ -52,7 +52,7 @@ Trial = TypeVar("Trial", bound=ScoredTrial)
 def search(
     names: Sequence[str], run_trial: Callable[[int, dict[str, Any]], Trial], *, num_trials: int, seed: int
 ) -> list[Trial]:
-    """Run trial 0 without changes, then `num_trials` proposals of optuna's TPE sampler; the best trial comes first.
+    """Run trial 0 with no proposal, then `num_trials` proposals of optuna's TPE sampler; the best trial comes first.
 
     The proposals follow from the seed and the scores of the trials before, so a repeated search repeats them.
 

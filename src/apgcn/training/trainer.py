@@ -22,7 +22,7 @@ from apgcn.training.loss import NodeSet, l2_regularization, training_loss
 from apgcn.training.runs import Evaluation, HistoryLog, Run, RunResult
 
 TRIM_INTERVAL = 20  # epochs between returns of free memory to the system, whose cost is not measurable
-SYNC_INTERVAL = 10  # epochs between looks of the host at a GPU, since each waits for it
+SYNC_INTERVAL = 10  # epochs between synchronisations with a GPU, during which the host waits
 MIN_DROP_FRACTION = 0.2  # of the active runs must have finished before a GPU drops them and captures new CUDA graphs
 
 
@@ -47,7 +47,7 @@ def train_batch(
 ) -> list[RunResult]:
     """Train a run batch until its last run has stopped; each run trains as if it were alone.
 
-    A model without weights is solved in closed form instead.
+    A model without trained weights is solved instead, see `solve_batch`.
     """
     if not model.has_weights:
         return solve_batch(graph, runs, model)
@@ -65,7 +65,7 @@ def train_batch(
 
 @torch.no_grad()
 def solve_batch(graph: DeviceGraph, runs: Sequence[Run], model: ModelConfig) -> list[RunResult]:
-    """Predictions of a model without weights, in closed form from the graph and the labels of the training nodes.
+    """Results of a model without trained weights: `ModelConfig.solve` from the graph and the training nodes' labels.
 
     They are recorded as a training of one epoch. The stopping nodes have no influence.
     """
@@ -84,15 +84,15 @@ def solve_batch(graph: DeviceGraph, runs: Sequence[Run], model: ModelConfig) -> 
     return [
         RunResult(
             run=run,
-            logits=logits[number],
-            steps=steps[number],
-            remainder=remainder[number],
+            logits=logits[index],
+            steps=steps[index],
+            remainder=remainder[index],
             weights={},
-            history=histories[number],
+            history=histories[index],
             best_epoch=1,
             labels=graph.labels.cpu().numpy(),
         )
-        for number, run in enumerate(runs)
+        for index, run in enumerate(runs)
     ]
 
 
@@ -108,9 +108,9 @@ class BatchedTrainer:
     """Trainer of a run batch.
 
     An epoch is: an optimiser step on the loss, with dropout; an evaluation without dropout; a snapshot of the weights
-    of each run that is at its best; and the removal of each run whose patience is exhausted. On a GPU the first two are
-    captured as CUDA graphs, see `cuda_graphs`; the host checks only every few epochs which runs have finished, and
-    discards what a run computed after its last epoch.
+    of each run whose best epoch this is; and the removal of each run whose patience is exhausted. On a GPU the first
+    two are captured as CUDA graphs, see `cuda_graphs`; the host checks only every few epochs which runs have finished,
+    and discards what a run computed after its last epoch.
 
     Attributes
     ----------
@@ -218,15 +218,15 @@ class BatchedTrainer:
         """Hook between the backward pass and the optimiser step, for gradients summed over processes."""
 
     def evaluate_and_snapshot(self) -> Evaluation:
-        """Evaluate every active run, update early stopping, and copy the weights of the runs that are at their best."""
+        """Evaluate every active run, update early stopping, and copy the weights of each run at its best epoch."""
         return self._evaluation_graph(self._evaluate_and_snapshot, capture=self._warmed_up)
 
     def _evaluate_and_snapshot(self) -> Evaluation:
         evaluation = self.evaluate()
-        at_best = self.early_stopping.update(
+        is_best = self.early_stopping.update(
             self.epoch_on_device, evaluation.stopping_accuracy, self.monitored_loss(evaluation)
         )
-        self.snapshot_best(at_best)
+        self.snapshot_best(is_best)
         return evaluation
 
     @torch.no_grad()
@@ -250,13 +250,13 @@ class BatchedTrainer:
         return evaluation.stopping_loss
 
     @torch.no_grad()
-    def snapshot_best(self, at_best: Tensor) -> None:
-        """Copy the weights of the runs that are at their best."""
-        if self.device.type == "cpu" and not at_best.any():
+    def snapshot_best(self, is_best: Tensor) -> None:
+        """Copy the weights of the runs for which this is the best epoch so far, `is_best` (runs,)."""
+        if self.device.type == "cpu" and not is_best.any():
             return
-        self.best_epochs.copy_(torch.where(at_best, self.epoch_on_device, self.best_epochs))
+        self.best_epochs.copy_(torch.where(is_best, self.epoch_on_device, self.best_epochs))
         for name, weight in self.model.named_parameters():
-            mask = at_best.view(-1, *[1] * (weight.ndim - 1))
+            mask = is_best.view(-1, *[1] * (weight.ndim - 1))
             self.best_weights[name].copy_(torch.where(mask, weight, self.best_weights[name]))
 
     @torch.no_grad()
@@ -320,15 +320,15 @@ class BatchedTrainer:
         return [
             RunResult(
                 run=run,
-                logits=logits[number],
-                steps=steps[number],
-                remainder=remainder[number],
+                logits=logits[index],
+                steps=steps[index],
+                remainder=remainder[index],
                 weights={
-                    name: weight[number : number + 1].cpu().clone() for name, weight in self.finished_weights.items()
+                    name: weight[index : index + 1].cpu().clone() for name, weight in self.finished_weights.items()
                 },
-                history=histories[number],
-                best_epoch=best_epochs[number],
+                history=histories[index],
+                best_epoch=best_epochs[index],
                 labels=labels,
             )
-            for number, run in enumerate(self.runs)
+            for index, run in enumerate(self.runs)
         ]

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from apgcn.ops.rng import PackedMask
-from apgcn.ops.sparse import Csr
+from apgcn.ops.sparse import CSRIndex
 
 NO_MASK, BIT_MASK, BYTE_MASK = 0, 1, 2  # how a mask is packed
 
@@ -62,7 +62,7 @@ class RowBlocks(NamedTuple):
     Attributes
     ----------
     long_rows : int
-        How many rows, the first ones of `Csr.row_order`, are blocks of their own.
+        How many rows, the first ones of `CSRIndex.row_order`, are blocks of their own.
     blocks : int
     sizes : dict
         The kernels' constants CHANNELS, ROWS and ENTRIES: channels, rows and entries per row that a program handles at
@@ -74,7 +74,7 @@ class RowBlocks(NamedTuple):
     sizes: dict[str, int]
 
     @classmethod
-    def from_csr(cls, csr: Csr, channels: int) -> RowBlocks:
+    def from_csr(cls, csr: CSRIndex, channels: int) -> RowBlocks:
         num_rows = len(csr.row_order)
         width = min(64, triton.next_power_of_2(channels))
         if width > 16:
