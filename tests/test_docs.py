@@ -93,7 +93,7 @@ def test_commands_of_the_custom_graph_page_run(monkeypatch, tmp_path):
 def test_the_tables_are_what_the_records_give():
     script = runpy.run_path(str(ROOT / "scripts" / "results"))
     for page in script["PAGES"]:
-        assert page.read_text() == script["updated"](page.read_text()), f"{page.name}: run scripts/results --write"
+        assert page.read_text() == script["update_page"](page.read_text()), f"{page.name}: run scripts/results --write"
         assert re.search(r": start -->\n+\S", page.read_text())
         assert not re.search(r": start -->\s*<!--", page.read_text()), f"{page.name}: a table is empty"
 

@@ -1,4 +1,4 @@
-"""Code and pages use the field's words: the left column of the glossary is found only in the listed exceptions.
+"""Code and pages use the field's words: those that the tables below replace are found only in the listed exceptions.
 
 Run it on some files or folders to list what is left there: python tests/test_vocabulary.py src/apgcn/io docs
 """
@@ -65,7 +65,7 @@ NAMES = set(
     heard_matrix TwoLayers Given decayed learns by_rows in_loops Pack remember leave Repeated Heard Listeners Asker Work
     Reading assemble settled hold_out Fitted judged Condition Mean Exhibit Nobody InProcess Processes OnRay
     all_say swap sums from_first to_first check_whole check_share check_truth
-    """.split()
+    """.split()  # noqa: SIM905
 ) | {"MOST"}
 NAME_PATTERNS = (r"MOST_\w+", r"LEAST_\w+")
 
