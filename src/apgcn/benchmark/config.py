@@ -30,7 +30,7 @@ Configs = tuple[ModelConfig, TrainingConfig]
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that the runs of one mean have in common: the graph, the model and all hyperparameters.
+    """Graph, model and all hyperparameters, which several runs share: tables show the means over these runs.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ class Scope:
     ----------
     models, datasets : tuples of str
     runs : int or None
-        Runs per mean; None for all runs that the store has.
+        Number of runs of each run configuration; None for all that the store has.
     preset : str, optional
         The preset of every model (see `apgcn.models.presets`); by default the one behind the paper's tables.
     """
