@@ -6,7 +6,7 @@ number, and z has the channels last. `tests/nn/test_halting.py` compares each fu
 These functions are the reference of every implementation of the rule:
 
 * `nn.propagation.AdaptivePropagation`: batched models in PyTorch, where there are no kernels;
-* `ops.kernels.cpu.propagation` and `.halting`, `ops.kernels.gpu.propagation` and `.halting`: the same fused, which
+* `ops.kernels.cpu.propagation` and `.halting`, `ops.kernels.gpu.propagation` and `.halting`: fused kernels, which
   `ops.dispatch.select_kernels` selects for float32;
 * `ops.kernels.cpu.halo_propagation`: distributed training, where an adjacency has a halo exchange; without numba,
   `AdaptivePropagation` on the sharded matrices of `distributed.halo`;

@@ -21,7 +21,7 @@ GAMMA = 0x9E3779B97F4A7C15
 MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 SHIFTS = (30, 27, 31)
 EPOCH_STRIDE = 2**32  # 64-bit numbers between the first ones of two consecutive epochs
-TWO_FLOATS = 0x4000000040000000  # two float32 in one 64-bit number, each with bit 30 alone: 2.0
+TWO_FLOATS = 0x4000000040000000  # the float32 2.0, which has bit 30 set alone, in each half of a 64-bit number
 
 
 def derive_seed(*keys: object) -> int:
@@ -123,9 +123,9 @@ class PackedMask:
         return self.rate == 0.5
 
     @property
-    def dropped_bytes(self) -> int:
-        """Number of byte values, of 256, that mean that a value is dropped."""
-        return _dropped_bytes(self.rate)
+    def drop_threshold(self) -> int:
+        """Smallest random byte, from 0 to 255, with which a value is kept."""
+        return _drop_threshold(self.rate)
 
     @property
     def scale(self) -> float:
@@ -145,7 +145,7 @@ class PackedMask:
             mask = floats.view(len(floats), -1)[:, :count]
         else:
             random_bytes = self.bits.view(torch.uint8)[:, :count]
-            mask = (random_bytes >= self.dropped_bytes).float().mul_(self.scale)
+            mask = (random_bytes >= self.drop_threshold).float().mul_(self.scale)
         return mask.view(len(self.bits), *self.shape)
 
 
@@ -154,16 +154,16 @@ def dropout_scale(rate: float) -> float:
 
     It leaves the expectation unchanged.
     """
-    return 256 / (256 - _dropped_bytes(rate))
+    return 256 / (256 - _drop_threshold(rate))
 
 
-def _dropped_bytes(rate: float) -> int:
-    """Number of byte values that mean that a value is dropped; never all 256."""
+def _drop_threshold(rate: float) -> int:
+    """Smallest random byte with which dropout keeps a value; the rate times 256, rounded, at most 255."""
     return min(round(rate * 256), 255)
 
 
 def _mix(bits: Tensor) -> Tensor:
-    """Apply SplitMix64's output function; `>>` on int64 copies the sign, so the copies are masked."""
+    """Apply SplitMix64's output function; `>>` on int64 copies the sign bit, so the copies are masked out."""
     *shifts, last = SHIFTS
     for shift, multiplier in zip(shifts, MULTIPLIERS, strict=True):
         bits = (bits ^ ((bits >> shift) & (2 ** (64 - shift) - 1))) * _as_int64(multiplier)

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from apgcn.ops.kernels.autograd import HaltingParameters, PropagationMatrices
 from apgcn.ops.kernels.cpu.jit import ONE, ZERO, csr_arrays, kernel, to_numpy
-from apgcn.ops.kernels.cpu.simd_rows import PREFETCH_SIZE, blend, gather, scatter
+from apgcn.ops.kernels.cpu.simd_rows import PREFETCH_SIZE, axpby, gather, scatter
 
 # Added to the budget when propagation ends early: h is computed once more for the output, with other rounding, and the
 # nodes must have halted by that computation, too.
@@ -26,7 +26,8 @@ HALTING_TOLERANCE = 1e-5
 
 def propagate_halo(
     matrices: PropagationMatrices,
-    step_matrices: tuple[Tensor, Tensor],
+    edge_weights: Tensor,
+    deg_inv_sqrt: Tensor,
     z: Tensor,
     halting_weight: Tensor,
     halting_bias: Tensor,
@@ -39,8 +40,8 @@ def propagate_halo(
 
     Shapes
     ------
-    step_matrices : (1 or runs, 1 or steps, nnz), (1 or runs, 1 or steps, local nodes)
-        Edge weights after dropout, and `deg_inv_sqrt`.
+    edge_weights : (1 or runs, 1 or steps, nnz), after dropout
+    deg_inv_sqrt : (1 or runs, 1 or steps, local nodes)
     z : (runs, T + 1, local nodes, padded channels), with z^0 filled
     halting_weight : (runs, channels), Q
     halting_bias : (runs,), q
@@ -49,18 +50,17 @@ def propagate_halo(
     """
     halo = matrices.halo
     runs, _, num_nodes, width = z.shape
-    edge_weights, deg_inv_sqrt = step_matrices
     scaled_z = z.new_zeros(runs, matrices.structure.shape[1], width)  # local nodes, then halo nodes
     h, halting_sum = z.new_zeros(runs, halting.max_steps, num_nodes), z.new_zeros(runs, num_nodes)
     last_step = torch.zeros(runs, num_nodes, dtype=torch.int32)
     nodes = torch.arange(num_nodes)[None] if nodes is None else nodes
     scale_kernel, step_kernel, _, _ = _kernels(width, prefetch=scaled_z.shape[1] * width > PREFETCH_SIZE)
-    mixing = np.float32(matrices.adjacency_weight), np.float32(matrices.z0_weight)
+    coefficients = np.float32(matrices.adjacency_weight), np.float32(matrices.z0_weight)
     channels = halting_weight.shape[-1]  # the padding is zero, and not sent
     halting_weight = functional.pad(halting_weight, (0, width - channels))
     freeze = halting.freeze_halted
     budget = halting.budget if freeze else halting.budget + HALTING_TOLERANCE
-    csr, unit = csr_arrays(matrices.structure), to_numpy(halting_weight, halting_bias)
+    csr, halting_unit = csr_arrays(matrices.structure), to_numpy(halting_weight, halting_bias)
     z_array, scaled_array, *halting_arrays = to_numpy(z, scaled_z, h, halting_sum, last_step)
     steps_taken = 0
     for k in range(halting.max_steps):
@@ -68,7 +68,17 @@ def propagate_halo(
         scale_kernel(k, freeze, scale, z_array, halting_arrays[-1], scaled_array)
         scaled_z[:, num_nodes:, :channels] = halo.exchange_rows(scaled_z[:, :num_nodes, :channels])
         step_kernel(
-            k, freeze, *csr, weights, scale, *mixing, np.float32(budget), *unit, z_array, scaled_array, *halting_arrays
+            k,
+            freeze,
+            *csr,
+            weights,
+            scale,
+            *coefficients,
+            np.float32(budget),
+            *halting_unit,
+            z_array,
+            scaled_array,
+            *halting_arrays,
         )
         steps_taken = k + 1
         if steps_taken < halting.max_steps:
@@ -80,17 +90,17 @@ def propagate_halo(
 
 def propagate_halo_backward(matrices: PropagationMatrices, saved: tuple[Tensor, ...], grad_z: Tensor) -> None:
     """Add the gradients of z^1, ..., z^T to those of the states before them, down to z^0, in place."""
-    edge_weights, deg_inv_sqrt, last_step, numbers = saved
-    steps_taken, freeze, channels = numbers.tolist()
+    edge_weights, deg_inv_sqrt, last_step, scalars = saved
+    steps_taken, freeze, channels = scalars.tolist()
     runs, _, num_nodes, width = grad_z.shape
     grad_scaled_z = grad_z.new_empty(runs, matrices.structure.shape[1], width)
     _, _, step_kernel, scale_kernel = _kernels(width, prefetch=grad_scaled_z.shape[1] * width > PREFETCH_SIZE)
-    mixing = np.float32(matrices.adjacency_weight), np.float32(matrices.z0_weight)
+    coefficients = np.float32(matrices.adjacency_weight), np.float32(matrices.z0_weight)
     csr, arrays = csr_arrays(matrices.structure), to_numpy(grad_z, grad_scaled_z, last_step)
     for k in range(steps_taken - 1, -1, -1):
         weights, scale = (to_numpy(tensor[:, k % tensor.shape[1]])[0] for tensor in (edge_weights, deg_inv_sqrt))
         grad_scaled_z.zero_()
-        step_kernel(k, bool(freeze), *csr, weights, scale, *mixing, *arrays)
+        step_kernel(k, bool(freeze), *csr, weights, scale, *coefficients, *arrays)
         grad_scaled_z[:, :num_nodes, :channels] += matrices.halo.exchange_gradients(
             grad_scaled_z[:, num_nodes:, :channels], num_nodes
         )
@@ -110,7 +120,7 @@ def _kernels(width: int, *, prefetch: bool) -> tuple[Callable, Callable, Callabl
             scale = deg_inv_sqrt[run % len(deg_inv_sqrt)]
             for node in range(len(scale)):
                 state = z[run, last_step[run, node] if freeze else k, node]
-                blend(width, scale[node], state, ZERO, state, scaled_z[run, node])
+                axpby(width, scale[node], state, ZERO, state, scaled_z[run, node])
 
     @kernel
     def step_forward(
@@ -125,7 +135,7 @@ def _kernels(width: int, *, prefetch: bool) -> tuple[Callable, Callable, Callabl
                 if freeze and not halting_sum[run, node] < budget:
                     continue
                 gather(width, prefetch, weights, indices, indptr[node], indptr[node + 1], scaled_z[run], total)
-                blend(width, adjacency_weight * scale[node], total, z0_weight, z0[node], after[node])
+                axpby(width, adjacency_weight * scale[node], total, z0_weight, z0[node], after[node])
                 logit, new = halting_bias[run], after[node]
                 for c in range(width):
                     logit += new[c] * run_weight[c]
@@ -150,12 +160,12 @@ def _kernels(width: int, *, prefetch: bool) -> tuple[Callable, Callable, Callabl
                     grad_norm += abs(gradient[c])
                 if grad_norm == ZERO:
                     continue
-                blend(width, adjacency_weight * scale[node], gradient, ZERO, gradient, grad_total)
+                axpby(width, adjacency_weight * scale[node], gradient, ZERO, gradient, grad_total)
                 scatter(
                     width, prefetch, weights, indices, indptr[node], indptr[node + 1], grad_scaled_z[run], grad_total
                 )  # fmt: skip
                 if z0_weight != ZERO:
-                    blend(width, z0_weight, gradient, ONE, grad_z0[node], grad_z0[node])
+                    axpby(width, z0_weight, gradient, ONE, grad_z0[node], grad_z0[node])
 
     @kernel
     def scale_backward(k, freeze, deg_inv_sqrt, grad_z, grad_scaled_z, last_step):
@@ -163,6 +173,6 @@ def _kernels(width: int, *, prefetch: bool) -> tuple[Callable, Callable, Callabl
             scale = deg_inv_sqrt[run % len(deg_inv_sqrt)]
             for node in range(len(scale)):
                 grad_before = grad_z[run, min(k, last_step[run, node]) if freeze else k, node]
-                blend(width, scale[node], grad_scaled_z[run, node], ONE, grad_before, grad_before)
+                axpby(width, scale[node], grad_scaled_z[run, node], ONE, grad_before, grad_before)
 
     return scale_forward, step_forward, step_backward, scale_backward

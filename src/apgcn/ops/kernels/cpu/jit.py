@@ -3,7 +3,7 @@
 Compiled kernels are kept on disk, where a folder is writable, so that each is compiled once for all processes. numba
 discards a cached function when the file that defines it changes. It does not follow what is inlined from other files:
 the intrinsics of `simd_rows` and the options here. `_PackageCache` therefore also stamps every entry with a digest of
-all sources of this package; `test_cached_kernels_are_recompiled_when_simd_rows_changes` edits a copy and looks.
+all sources of this package; `test_cached_kernels_are_recompiled_when_simd_rows_changes` edits a copy.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """CPU kernels of lazy inference: one propagation step of some rows, and which rows it needs.
 
-They are used by `inference.lazy_propagation`. Their reference is the full propagation of
+S is the diagonal matrix D^-1/2 (`deg_inv_sqrt`); `scaled_z` are states multiplied by S, as in `propagation`. The
+kernels are used by `inference.lazy_propagation`. Their reference is the full propagation of
 `nn.propagation.AdaptivePropagation`; `tests/inference/test_lazy_propagation.py` compares the two.
 """
 
@@ -12,22 +13,22 @@ from functools import cache
 import numpy as np
 
 from apgcn.ops.kernels.cpu.jit import ONE, ZERO, kernel
-from apgcn.ops.kernels.cpu.simd_rows import PREFETCH_SIZE, blend, gather
+from apgcn.ops.kernels.cpu.simd_rows import PREFETCH_SIZE, axpby, gather
 
 
 @kernel
-def in_neighbors(indptr, indices, rows, step, last_step, visited, visit, neighbors, count):
+def in_neighbors(indptr, indices, rows, step, last_step, visited, call_number, neighbors, count):
     """Fill `neighbors` with those in-neighbours of the rows whose state after `step` is not yet computed.
 
-    Each is listed once; their number goes to count[0]. `visited` marks the nodes listed by this call with `visit`,
-    and `last_step` is the last step of which a node's state is computed.
+    Each is listed once; their number goes to count[0]. `visited` holds the last `call_number` in which a
+    node was listed, and `last_step` the last step of which its state is computed.
     """
     number = 0
     for row in rows:
         for entry in range(indptr[row], indptr[row + 1]):
             node = indices[entry]
-            if visited[node] != visit and last_step[node] < step:
-                visited[node] = visit
+            if visited[node] != call_number and last_step[node] < step:
+                visited[node] = call_number
                 neighbors[number] = node
                 number += 1
     count[0] = number
@@ -77,7 +78,7 @@ def step_kernels(width: int, *, prefetch: bool) -> tuple[Callable, Callable]:
             first, last = indptr[row], indptr[row + 1]
             gather(width, prefetch, weights, indices, first, last, scaled_z, total)
             scale, new, logit = deg_inv_sqrt[row], scaled_new[row], ZERO
-            blend(width, adjacency_weight * scale * scale, total, z0_weight, scaled_z0[row], new)
+            axpby(width, adjacency_weight * scale * scale, total, z0_weight, scaled_z0[row], new)
             for c in range(width):
                 logit += new[c] * halting_weight[c]
             logits[number] = logit / scale
@@ -109,10 +110,10 @@ def step_kernels(width: int, *, prefetch: bool) -> tuple[Callable, Callable]:
             elif in_place:
                 rows[active] = row
                 active += 1
-            blend(width, p, scaled_new[row], ONE, output_sum[row], output_sum[row])
-            blend(width, ONE - p, scaled_z[row], ONE, output_sum[row], output_sum[row])
+            axpby(width, p, scaled_new[row], ONE, output_sum[row], output_sum[row])
+            axpby(width, ONE - p, scaled_z[row], ONE, output_sum[row], output_sum[row])
             if in_place:
-                blend(width, ONE, scaled_new[row], ZERO, scaled_new[row], scaled_z[row])
+                axpby(width, ONE, scaled_new[row], ZERO, scaled_new[row], scaled_z[row])
         count[0] = active
 
     return propagate_rows, accumulate_rows

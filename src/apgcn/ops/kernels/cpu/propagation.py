@@ -24,7 +24,7 @@ from apgcn.ops.kernels.autograd import HaltingParameters, PropagationMatrices
 from apgcn.ops.kernels.cpu.halo_propagation import HALTING_TOLERANCE, propagate_halo, propagate_halo_backward
 from apgcn.ops.kernels.cpu.jit import ONE, ZERO, csr_arrays, kernel, kernel_helper, to_numpy
 from apgcn.ops.kernels.cpu.rng import unpack_mask
-from apgcn.ops.kernels.cpu.simd_rows import PREFETCH_SIZE, blend, gather, scatter
+from apgcn.ops.kernels.cpu.simd_rows import PREFETCH_SIZE, axpby, gather, scatter
 
 SIMD_WIDTH = 8  # floats
 
@@ -57,17 +57,18 @@ def _drop_edges(
 ):  # fmt: skip
     for run in range(mask.shape[0]):
         for step in range(mask.shape[1]):
-            step_mask, step_weights, step_deg = mask[run, step], edge_weights[run, step], deg_inv_sqrt[run, step]
-            for entry in range(len(step_weights)):
-                step_weights[entry] = step_mask[entry] * weights[entry]
-            for node in range(len(step_deg)):
+            step_mask, kept_weights = mask[run, step], edge_weights[run, step]
+            step_deg_inv_sqrt = deg_inv_sqrt[run, step]
+            for entry in range(len(kept_weights)):
+                kept_weights[entry] = step_mask[entry] * weights[entry]
+            for node in range(len(step_deg_inv_sqrt)):
                 degree = ZERO
                 for entry in range(indptr[node], indptr[node + 1]):
                     if keep_self_loops and indices[entry] == node:
-                        step_weights[entry] = mask_scale * weights[entry]
-                    degree += step_weights[entry]
+                        kept_weights[entry] = mask_scale * weights[entry]
+                    degree += kept_weights[entry]
                 if renormalize:
-                    step_deg[node] = ONE / np.sqrt(degree)
+                    step_deg_inv_sqrt[node] = ONE / np.sqrt(degree)
 
 
 def propagate(
@@ -97,13 +98,13 @@ def propagate(
     z, h = new(runs, max_steps + 1, num_nodes, width), new(runs, max_steps, num_nodes)
     z[:, 0, :, :channels] = z0
     z[:, 0, :, channels:] = 0
-    step_matrices = _edge_weights(matrices)
+    edge_weights, deg_inv_sqrt = _edge_weights(matrices)
     if matrices.halo is not None:
         z[:, 1:] = 0
-        return z, *propagate_halo(matrices, step_matrices, z, halting_weight, halting_bias, nodes, halting)
+        return z, *propagate_halo(matrices, edge_weights, deg_inv_sqrt, z, halting_weight, halting_bias, nodes, halting)
     nodes = torch.arange(num_nodes)[None] if nodes is None else nodes
     prefetch = num_nodes * width > PREFETCH_SIZE
-    mixing = np.float32(matrices.adjacency_weight), np.float32(matrices.z0_weight)
+    coefficients = np.float32(matrices.adjacency_weight), np.float32(matrices.z0_weight)
     halting_weight = functional.pad(halting_weight, (0, width - channels))
     arrays = to_numpy(z, halting_weight, halting_bias, nodes, h)
     if halting.freeze_halted:
@@ -111,13 +112,18 @@ def propagate(
         forward, _ = _frozen_kernels(width, prefetch=prefetch)
         budget = np.float32(halting.budget)
         forward(
-            *csr_arrays(matrices.structure), *to_numpy(*step_matrices), *mixing, budget, *arrays, *to_numpy(last_step)
+            *csr_arrays(matrices.structure),
+            *to_numpy(edge_weights, deg_inv_sqrt),
+            *coefficients,
+            budget,
+            *arrays,
+            *to_numpy(last_step),
         )
-        return z, h, (*step_matrices, last_step)
+        return z, h, (edge_weights, deg_inv_sqrt, last_step)
     forward, _ = _kernels(width, prefetch=prefetch)
     budget = np.float32(halting.budget + HALTING_TOLERANCE)
-    forward(*csr_arrays(matrices.structure), *to_numpy(*step_matrices), *mixing, budget, *arrays)
-    return z, h.add_(halting_bias[:, None, None]).sigmoid_(), step_matrices
+    forward(*csr_arrays(matrices.structure), *to_numpy(edge_weights, deg_inv_sqrt), *coefficients, budget, *arrays)
+    return z, h.add_(halting_bias[:, None, None]).sigmoid_(), (edge_weights, deg_inv_sqrt)
 
 
 def propagate_backward(matrices: PropagationMatrices, saved: tuple[Tensor, ...], grad_z: Tensor) -> None:
@@ -132,9 +138,12 @@ def propagate_backward(matrices: PropagationMatrices, saved: tuple[Tensor, ...],
     edge_weights, deg_inv_sqrt, *last_step = saved
     kernels = _frozen_kernels if last_step else _kernels
     _, backward = kernels(width, prefetch=num_nodes * width > PREFETCH_SIZE)
-    mixing = np.float32(matrices.adjacency_weight), np.float32(matrices.z0_weight)
+    coefficients = np.float32(matrices.adjacency_weight), np.float32(matrices.z0_weight)
     backward(
-        *csr_arrays(matrices.structure), *to_numpy(edge_weights, deg_inv_sqrt), *mixing, *to_numpy(grad_z, *last_step)
+        *csr_arrays(matrices.structure),
+        *to_numpy(edge_weights, deg_inv_sqrt),
+        *coefficients,
+        *to_numpy(grad_z, *last_step),
     )
 
 
@@ -149,7 +158,7 @@ def _halting_sum(logits, halting_bias):
 
 @cache
 def _kernels(width: int, *, prefetch: bool) -> tuple[Callable, Callable]:
-    """Return the forward and the backward kernel where the states of halted nodes go on being updated.
+    """Return the forward and the backward kernel where halted nodes are still updated.
 
     `forward` fills `logits` with z^k Q, without the bias. A run ends when all of its `nodes` have halted; later states
     and logits are zero.
@@ -174,10 +183,10 @@ def _kernels(width: int, *, prefetch: bool) -> tuple[Callable, Callable]:
                 scale = deg_inv_sqrt[run % len(deg_inv_sqrt), k % deg_inv_sqrt.shape[1]]
                 before, after, z0, step_logits = run_z[k], run_z[k + 1], run_z[0], logits[run, k]
                 for node in range(num_nodes):
-                    blend(width, scale[node], before[node], ZERO, before[node], scaled_z[node])
+                    axpby(width, scale[node], before[node], ZERO, before[node], scaled_z[node])
                 for node in range(num_nodes):
                     gather(width, prefetch, weights, indices, indptr[node], indptr[node + 1], scaled_z, total)
-                    blend(width, adjacency_weight * scale[node], total, z0_weight, z0[node], after[node])
+                    axpby(width, adjacency_weight * scale[node], total, z0_weight, z0[node], after[node])
                     logit, new = ZERO, after[node]
                     for c in range(width):
                         logit += new[c] * run_weight[c]
@@ -203,16 +212,16 @@ def _kernels(width: int, *, prefetch: bool) -> tuple[Callable, Callable]:
                         grad_norm += abs(gradient[c])
                     if grad_norm == ZERO:
                         continue
-                    blend(width, adjacency_weight * scale[node], gradient, ZERO, gradient, grad_total)
+                    axpby(width, adjacency_weight * scale[node], gradient, ZERO, gradient, grad_total)
                     scatter(
                         width, prefetch, weights, indices, indptr[node], indptr[node + 1], grad_scaled_z, grad_total
                     )  # fmt: skip
                 for node in range(num_nodes):
-                    blend(width, scale[node], grad_scaled_z[node], ONE, grad_before[node], grad_before[node])
+                    axpby(width, scale[node], grad_scaled_z[node], ONE, grad_before[node], grad_before[node])
                 grad_scaled_z[:] = ZERO
                 if z0_weight != ZERO:
                     for node in range(num_nodes):
-                        blend(width, z0_weight, grad_after[node], ONE, grad_z0[node], grad_z0[node])
+                        axpby(width, z0_weight, grad_after[node], ONE, grad_z0[node], grad_z0[node])
 
     return forward, backward
 
@@ -247,12 +256,12 @@ def _frozen_kernels(width: int, *, prefetch: bool) -> tuple[Callable, Callable]:
                 if k == 0 or deg_inv_sqrt.shape[1] > 1:  # otherwise the rows of halted nodes are as before
                     for node in range(num_nodes):
                         state = run_z[run_last[node], node]
-                        blend(width, scale[node], state, ZERO, state, scaled_z[node])
+                        axpby(width, scale[node], state, ZERO, state, scaled_z[node])
                 after, z0, still_active = run_z[k + 1], run_z[0], 0
                 for number in range(num_active):
                     node = active[number]
                     gather(width, prefetch, weights, indices, indptr[node], indptr[node + 1], scaled_z, total)
-                    blend(width, adjacency_weight * scale[node], total, z0_weight, z0[node], after[node])
+                    axpby(width, adjacency_weight * scale[node], total, z0_weight, z0[node], after[node])
                     logit, new = halting_bias[run], after[node]
                     for c in range(width):
                         logit += new[c] * run_weight[c]
@@ -261,7 +270,7 @@ def _frozen_kernels(width: int, *, prefetch: bool) -> tuple[Callable, Callable]:
                     node = active[number]
                     run_last[node] = k + 1
                     halting_sum[node] += h[run, k, node]
-                    blend(width, scale[node], after[node], ZERO, after[node], scaled_z[node])
+                    axpby(width, scale[node], after[node], ZERO, after[node], scaled_z[node])
                     if halting_sum[node] < budget:
                         active[still_active] = node
                         still_active += 1
@@ -286,16 +295,16 @@ def _frozen_kernels(width: int, *, prefetch: bool) -> tuple[Callable, Callable]:
                     if grad_norm == ZERO:
                         continue
                     any_gradient = True
-                    blend(width, adjacency_weight * scale[node], gradient, ZERO, gradient, grad_total)
+                    axpby(width, adjacency_weight * scale[node], gradient, ZERO, gradient, grad_total)
                     scatter(
                         width, prefetch, weights, indices, indptr[node], indptr[node + 1], grad_scaled_z, grad_total
                     )  # fmt: skip
                     if z0_weight != ZERO:
-                        blend(width, z0_weight, gradient, ONE, grad_z0[node], grad_z0[node])
+                        axpby(width, z0_weight, gradient, ONE, grad_z0[node], grad_z0[node])
                 if any_gradient:
                     for node in range(num_nodes):
                         grad_before = grad_z[run, min(k, run_last[node]), node]
-                        blend(width, scale[node], grad_scaled_z[node], ONE, grad_before, grad_before)
+                        axpby(width, scale[node], grad_scaled_z[node], ONE, grad_before, grad_before)
                     grad_scaled_z[:] = ZERO
 
     return forward, backward

@@ -64,8 +64,8 @@ def scatter(typing, width, prefetch, weights, indices, first, last, rows, source
 
 
 @intrinsic(prefer_literal=True)
-def blend(typing, width, a, x, b, y, output):
-    """Set output to a * x + b * y, for two numbers a and b and three rows."""
+def axpby(typing, width, a, x, b, y, output):
+    """Set output to a * x + b * y for two numbers a and b and three rows, as `axpby` of BLAS does."""
 
     def generate(context, builder, signature, args):
         row_type = _row_type(signature)

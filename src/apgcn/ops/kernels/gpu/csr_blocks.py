@@ -32,7 +32,7 @@ class MaskArguments(NamedTuple):
     kind : int
         `NO_MASK`, `BIT_MASK` or `BYTE_MASK`.
     dropped_bytes : int
-        Smallest byte that means that a value is kept.
+        Smallest random byte with which a value is kept.
     scale : float
         Factor for the values that are kept.
     """
@@ -40,7 +40,7 @@ class MaskArguments(NamedTuple):
     bits: Tensor
     stride: int
     kind: int
-    dropped_bytes: int
+    drop_threshold: int
     scale: float
 
     @classmethod
@@ -50,7 +50,7 @@ class MaskArguments(NamedTuple):
             return cls(placeholder, 0, NO_MASK, 0, 1.0)
         bits = mask.bits.view(torch.int32 if mask.is_bit_packed else torch.uint8)
         kind = BIT_MASK if mask.is_bit_packed else BYTE_MASK
-        return cls(bits, max(1, bits.shape[1]), kind, mask.dropped_bytes, mask.scale)
+        return cls(bits, max(1, bits.shape[1]), kind, mask.drop_threshold, mask.scale)
 
 
 class RowBlocks(NamedTuple):
@@ -85,14 +85,14 @@ class RowBlocks(NamedTuple):
 
 
 @triton.jit
-def is_kept(bits, stride, run, position, valid, KIND: tl.constexpr, dropped_bytes):
+def is_kept(bits, stride, run, position, valid, KIND: tl.constexpr, drop_threshold):
     """Whether a mask keeps the values at these positions; meaningless where not `valid`."""
     if KIND == 1:  # BIT_MASK
         shift = position // stride
         number = tl.load(bits + run.to(tl.int64) * stride + (position - shift * stride), mask=valid, other=0)
         return ((number >> (30 - shift)) & 1) != 0
     else:
-        return tl.load(bits + run.to(tl.int64) * stride + position, mask=valid, other=0).to(tl.int32) >= dropped_bytes
+        return tl.load(bits + run.to(tl.int64) * stride + position, mask=valid, other=0).to(tl.int32) >= drop_threshold
 
 
 @triton.jit

@@ -67,7 +67,7 @@ def drop_edges(matrices: PropagationMatrices, steps: int) -> EdgeMasks:
         bits = torch.empty(runs, numbers, structure.nnz, dtype=torch.int32, device=weights.device)
         _collect_bits[triton.cdiv(structure.nnz, BLOCK), numbers, runs](
             structure.row, structure.col, bits, structure.nnz, steps,
-            mask.bits, mask.stride, mask.dropped_bytes, MASK_KIND=mask.kind, KEEP_SELF_LOOPS=matrices.keep_self_loops,
+            mask.bits, mask.stride, mask.drop_threshold, MASK_KIND=mask.kind, KEEP_SELF_LOOPS=matrices.keep_self_loops,
             BLOCK=BLOCK, STEPS_PER_NUMBER=STEPS_PER_NUMBER,
         )  # fmt: skip
     if not matrices.renormalize:
@@ -87,7 +87,7 @@ def drop_edges(matrices: PropagationMatrices, steps: int) -> EdgeMasks:
 
 @triton.jit
 def _collect_bits(
-    row, col, bits, nnz, steps, mask_bits, mask_stride, dropped_bytes,
+    row, col, bits, nnz, steps, mask_bits, mask_stride, drop_threshold,
     MASK_KIND: tl.constexpr, KEEP_SELF_LOOPS: tl.constexpr, BLOCK: tl.constexpr, STEPS_PER_NUMBER: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(2)
@@ -97,7 +97,7 @@ def _collect_bits(
     first = tl.program_id(1) * STEPS_PER_NUMBER
     position = first.to(tl.int64) * nnz + entry
     for k in range(first, min(first + STEPS_PER_NUMBER, steps)):
-        kept = is_kept(mask_bits, mask_stride, run, position, valid, MASK_KIND, dropped_bytes)
+        kept = is_kept(mask_bits, mask_stride, run, position, valid, MASK_KIND, drop_threshold)
         number |= kept.to(tl.int32) << (k - first)
         position += nnz
     if KEEP_SELF_LOOPS:

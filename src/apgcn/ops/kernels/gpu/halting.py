@@ -54,11 +54,11 @@ def _combine(
     old = tl.load(state + z_offset, mask=valid_node[:, None], other=0.0)
     total = tl.zeros((NODES, CHANNELS), tl.float32)
     p = tl.zeros((NODES,), tl.float32)
-    rest = tl.zeros((NODES,), tl.float32)
+    node_remainder = tl.zeros((NODES,), tl.float32)
     for k in range(0, max_steps):
         is_last = k == last - 1
         p = tl.where(is_last, 1.0 - p, p + tl.load(h + k * num_nodes + node, mask=valid_node, other=0.0))
-        rest = tl.where(is_last, p, rest)
+        node_remainder = tl.where(is_last, p, node_remainder)
         scale = tl.where(k < last, 1.0 / last.to(tl.float32), 0.0)
         if HAS_MASK:
             scale *= tl.load(update_mask + k * num_nodes + node, mask=valid_node, other=0.0)
@@ -69,7 +69,7 @@ def _combine(
         old = new
     tl.store(output + run * num_nodes * channels + output_offset, total, mask=valid)
     tl.store(steps + run * num_nodes + node, last.to(tl.int64), mask=valid_node)
-    tl.store(remainder + run * num_nodes + node, rest, mask=valid_node)
+    tl.store(remainder + run * num_nodes + node, node_remainder, mask=valid_node)
 
 
 def combine_backward(

@@ -51,9 +51,9 @@ def spmm(
         csr.indptr, csr.indices, csr.row_order, structure.transpose_permutation, blocks.long_rows,
         values.contiguous(), 0 if len(values) == 1 else structure.nnz,
         dense, dense.shape[1], dense if bias is None else bias.contiguous(), output, rows, channels,
-        value_mask.bits, value_mask.stride, value_mask.dropped_bytes, value_mask.scale,
-        output_mask.bits, output_mask.stride, output_mask.dropped_bytes, output_mask.scale,
-        TRANSPOSED=transposed, MASK_KIND=value_mask.kind, HIDDEN=bias is not None, HIDDEN_MASK_KIND=output_mask.kind,
+        value_mask.bits, value_mask.stride, value_mask.drop_threshold, value_mask.scale,
+        output_mask.bits, output_mask.stride, output_mask.drop_threshold, output_mask.scale,
+        TRANSPOSED=transposed, MASK_KIND=value_mask.kind, HAS_BIAS=bias is not None, HIDDEN_MASK_KIND=output_mask.kind,
         num_warps=1, **blocks.sizes,
     )  # fmt: skip
     return output
@@ -86,7 +86,7 @@ def sparse_linear_backward(
 
 @triton.jit
 def _load_entries(
-    entry, last, indices, values, permutation, mask_bits, mask_stride, run, dropped_bytes,
+    entry, last, indices, values, permutation, mask_bits, mask_stride, run, drop_threshold,
     TRANSPOSED: tl.constexpr, MASK_KIND: tl.constexpr,
 ):  # fmt: skip
     """The columns of some entries, their values, and whether they exist and are kept.
@@ -98,7 +98,7 @@ def _load_entries(
     value = tl.load(values + entry, mask=kept, other=0.0)
     if MASK_KIND != 0:
         position = tl.load(permutation + entry, mask=kept, other=0) if TRANSPOSED else entry
-        kept = kept & is_kept(mask_bits, mask_stride, run, position, kept, MASK_KIND, dropped_bytes)
+        kept = kept & is_kept(mask_bits, mask_stride, run, position, kept, MASK_KIND, drop_threshold)
     return column, value, kept
 
 
@@ -106,9 +106,9 @@ def _load_entries(
 def _spmm(
     indptr, indices, row_order, permutation, long_rows,
     values, values_stride, dense, dense_rows, bias, output, rows, channels,
-    mask_bits, mask_stride, dropped_bytes, mask_scale,
-    hidden_bits, hidden_stride, hidden_dropped_bytes, hidden_scale,
-    TRANSPOSED: tl.constexpr, MASK_KIND: tl.constexpr, HIDDEN: tl.constexpr, HIDDEN_MASK_KIND: tl.constexpr,
+    mask_bits, mask_stride, drop_threshold, mask_scale,
+    hidden_bits, hidden_stride, hidden_drop_threshold, hidden_scale,
+    TRANSPOSED: tl.constexpr, MASK_KIND: tl.constexpr, HAS_BIAS: tl.constexpr, HIDDEN_MASK_KIND: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     block, run = tl.program_id(0), tl.program_id(1)
@@ -119,25 +119,25 @@ def _spmm(
     if block < long_rows:
         _spmm_rows(
             block + tl.arange(0, 1), long_rows, run, indptr, indices, row_order, permutation, values, dense, bias,
-            output, channels, mask_bits, mask_stride, dropped_bytes, mask_scale,
-            hidden_bits, hidden_stride, hidden_dropped_bytes, hidden_scale,
-            TRANSPOSED, MASK_KIND, HIDDEN, HIDDEN_MASK_KIND, 1, ENTRIES if ROWS == 1 else 32, CHANNELS,
+            output, channels, mask_bits, mask_stride, drop_threshold, mask_scale,
+            hidden_bits, hidden_stride, hidden_drop_threshold, hidden_scale,
+            TRANSPOSED, MASK_KIND, HAS_BIAS, HIDDEN_MASK_KIND, 1, ENTRIES if ROWS == 1 else 32, CHANNELS,
         )  # fmt: skip
     elif ROWS > 1:
         _spmm_rows(
             long_rows + (block - long_rows) * ROWS + tl.arange(0, ROWS), rows, run, indptr, indices, row_order,
-            permutation, values, dense, bias, output, channels, mask_bits, mask_stride, dropped_bytes, mask_scale,
-            hidden_bits, hidden_stride, hidden_dropped_bytes, hidden_scale,
-            TRANSPOSED, MASK_KIND, HIDDEN, HIDDEN_MASK_KIND, ROWS, ENTRIES, CHANNELS,
+            permutation, values, dense, bias, output, channels, mask_bits, mask_stride, drop_threshold, mask_scale,
+            hidden_bits, hidden_stride, hidden_drop_threshold, hidden_scale,
+            TRANSPOSED, MASK_KIND, HAS_BIAS, HIDDEN_MASK_KIND, ROWS, ENTRIES, CHANNELS,
         )  # fmt: skip
 
 
 @triton.jit
 def _spmm_rows(
     position, end, run, indptr, indices, row_order, permutation, values, dense, bias, output, channels,
-    mask_bits, mask_stride, dropped_bytes, mask_scale,
-    hidden_bits, hidden_stride, hidden_dropped_bytes, hidden_scale,
-    TRANSPOSED: tl.constexpr, MASK_KIND: tl.constexpr, HIDDEN: tl.constexpr, HIDDEN_MASK_KIND: tl.constexpr,
+    mask_bits, mask_stride, drop_threshold, mask_scale,
+    hidden_bits, hidden_stride, hidden_drop_threshold, hidden_scale,
+    TRANSPOSED: tl.constexpr, MASK_KIND: tl.constexpr, HAS_BIAS: tl.constexpr, HIDDEN_MASK_KIND: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """Compute the rows at some positions of `row_order`."""
@@ -147,7 +147,7 @@ def _spmm_rows(
     total = tl.zeros((ROWS, CHANNELS), tl.float32)
     entry = first[:, None] + tl.arange(0, ENTRIES)[None, :]
     next_column, next_value, next_kept = _load_entries(
-        entry, last[:, None], indices, values, permutation, mask_bits, mask_stride, run, dropped_bytes, TRANSPOSED,
+        entry, last[:, None], indices, values, permutation, mask_bits, mask_stride, run, drop_threshold, TRANSPOSED,
         MASK_KIND,
     )  # fmt: skip
     for _ in range(0, tl.max(last - first), ENTRIES):
@@ -155,7 +155,7 @@ def _spmm_rows(
         dense_offset = next_column[:, :, None] * channels + channel[None, None, :]
         value, kept = next_value, next_kept
         next_column, next_value, next_kept = _load_entries(
-            entry, last[:, None], indices, values, permutation, mask_bits, mask_stride, run, dropped_bytes, TRANSPOSED,
+            entry, last[:, None], indices, values, permutation, mask_bits, mask_stride, run, drop_threshold, TRANSPOSED,
             MASK_KIND,
         )  # fmt: skip
         dense_rows = tl.load(dense + dense_offset, mask=kept[:, :, None] & valid_channel[None, None, :], other=0.0)
@@ -163,12 +163,12 @@ def _spmm_rows(
     total *= mask_scale
     valid = (position < end)[:, None] & valid_channel[None, :]
     offset = row[:, None] * channels + channel[None, :]
-    if HIDDEN:
+    if HAS_BIAS:
         total += tl.load(bias + channel, mask=valid_channel, other=0.0)[None, :]
         total = tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL)
         if HIDDEN_MASK_KIND != 0:
             kept_hidden = is_kept(
-                hidden_bits, hidden_stride, run, offset, valid, HIDDEN_MASK_KIND, hidden_dropped_bytes
+                hidden_bits, hidden_stride, run, offset, valid, HIDDEN_MASK_KIND, hidden_drop_threshold
             )  # fmt: skip
             total = tl.where(kept_hidden, total * hidden_scale, 0.0)
     tl.store(output + offset, total, mask=valid)
