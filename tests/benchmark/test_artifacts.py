@@ -60,6 +60,14 @@ def test_keys_of_the_papers_runs_are_stable():
     }
 
 
+def test_a_model_that_cannot_freeze_is_left_out_of_the_freezing_table(monkeypatch):
+    monkeypatch.setattr(MODELS["ap-arma"], "supports_freezing", False)
+    keys = freezing.plan(Scope(("apgcn", "ap-arma"), ("cora",), 2))
+    assert {key.run_config.model for key in keys} == {"apgcn"}
+    with pytest.raises(InvalidInput, match="freeze_halted must be False for AP-ARMA, got True"):
+        MODELS["ap-arma"](freeze_halted=True)
+
+
 def test_artifacts_share_their_runs():
     """Table 4 and Figure 3 meet the runs of Tables 2 and 3 at the paper's penalty; Figure 2 needs no others."""
     models = ("apgcn",)

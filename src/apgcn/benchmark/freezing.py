@@ -15,6 +15,7 @@ from apgcn.benchmark.formatting import ACCURACY, BY_SPLIT, GRAPH, MODEL, RUNS, S
 from apgcn.benchmark.penalty_sweep import halting_models
 from apgcn.benchmark.records import Record
 from apgcn.benchmark.store import Store
+from apgcn.models.registry import MODELS
 
 NOTES = (
     "In the paper the state of a halted node is updated for as long as a node that has not halted receives from it "
@@ -35,11 +36,17 @@ COLUMNS = (
 )
 
 
+def _freezable(scope: Scope) -> Scope:
+    """The scope with those models only whose halted nodes can be frozen."""
+    models = (model for model in halting_models(scope.models) if MODELS[model].supports_freezing)
+    return replace(scope, models=tuple(models))
+
+
 def plan(scope: Scope) -> list[RunKey]:
     """Every model whose nodes halt on every graph, unfrozen and frozen."""
     return [
         key
-        for dataset, model in replace(scope, models=tuple(halting_models(scope.models))).pairs()
+        for dataset, model in _freezable(scope).pairs()
         for frozen in (False, True)
         for key in scope.run_config(dataset, model, freeze_halted=frozen).first_runs(scope.runs or PROTOCOL_RUNS)
     ]
@@ -49,7 +56,7 @@ def build(store: Store, scope: Scope) -> Artifact:
     """Two rows per graph and model, of the same runs."""
     rows: list[Row] = []
     shown: list[Record] = []
-    for dataset, model in replace(scope, models=tuple(halting_models(scope.models))).pairs():
+    for dataset, model in _freezable(scope).pairs():
         run_configs = {frozen: scope.run_config(dataset, model, freeze_halted=frozen) for frozen in (False, True)}
         records = restrict_to_common_runs(
             {frozen: store.records_for(run_config, scope.runs) for frozen, run_config in run_configs.items()}

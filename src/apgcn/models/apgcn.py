@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from apgcn._utils.validation import check_bool, check_fraction, check_int, check_number
 from apgcn.data.graph import Graph
+from apgcn.errors import InvalidInput
 from apgcn.models.base import BatchedModel, ModelConfig, num_edges_with_self_loops, num_stored_features
 from apgcn.nn.layers import MLP
 from apgcn.nn.operators import NormalizedAdjacency, Operator
@@ -35,6 +36,7 @@ class APGCNConfig(ModelConfig):
     memory_advice: ClassVar[str] = "make max_steps or hidden_channels smaller"
     row_shardable: ClassVar[bool] = True
     has_fused_kernel: ClassVar[bool] = True
+    supports_freezing: ClassVar[bool] = True  # False for another halting rule that does not implement `freeze_halted`
 
     hidden_channels: int = 64
     dropout: float = 0.5
@@ -54,6 +56,8 @@ class APGCNConfig(ModelConfig):
             check_fraction(name, getattr(self, name))
         check_number("penalty", self.penalty)
         check_bool("freeze_halted", self.freeze_halted)
+        if self.freeze_halted and not self.supports_freezing:
+            raise InvalidInput(f"freeze_halted must be False for {self.title}, got True.")
 
     def operator(self, classes: int, rng: RandomStream) -> Operator:
         """The operator of a propagation step; a variant of AP-GCN has another."""
