@@ -70,6 +70,7 @@ NAMES = set(
 NAME_PATTERNS = (r"MOST_\w+", r"LEAST_\w+")
 
 OLD_OPTIONS = ("--settings", "--test-share", "--words", "--packs", "--rounds")  # of version 0.1
+OLD_HYPERPARAMETERS = ("seed_dropout", "halting_every", "stop_on")  # of version 0.1
 
 # file or folder -> words that may stand there, and why
 EXCEPTIONS: dict[str, tuple[str, ...]] = {
@@ -82,6 +83,8 @@ EXCEPTIONS: dict[str, tuple[str, ...]] = {
     "tests/io/test_fuzz.py": ("given",),  # the decorator of hypothesis
     "src/apgcn/cli/__init__.py": OLD_OPTIONS,  # messages that name the replacement of an option
     "tests/cli/test_fit.py": OLD_OPTIONS,  # the test of these messages
+    "src/apgcn/errors.py": OLD_HYPERPARAMETERS,  # the message that names the replacement of a hyperparameter
+    "tests/cli/test_train.py": OLD_HYPERPARAMETERS,  # the test of this message
     "benchmarks/README.md": OLD_OPTIONS,  # quotes the command of a measurement as it was typed
     "scripts/migrate_records": ("*",),  # the field names of version 0.1
     "tests/benchmark/test_migrate_records.py": ("*",),  # the field names of version 0.1

@@ -25,6 +25,17 @@ __all__ = [
 
 MAX_LISTED = 40  # names in a message
 
+# Hyperparameters of version 0.1, for the message about an unknown name.
+RENAMED = {
+    "hidden": "hidden_channels",
+    "watch": "monitor",
+    "stop_on": "early_stop_mode",
+    "seed_dropout": "z0_dropout",
+    "halting_every": "halting_interval",
+    "least_power": "min_power",
+    "most_power": "max_power",
+}
+
 
 class ApgcnError(Exception):
     """Base class of the exceptions in this module."""
@@ -38,13 +49,14 @@ class InvalidInput(ApgcnError, ValueError):
 
 
 class UnknownName(ApgcnError, ValueError):
-    """A name that is not in its registry; the message suggests the nearest one or lists those that are."""
+    """A name that is not in its registry; the message suggests the new or the nearest one, or lists those that are."""
 
     def __init__(self, kind: str, name: object, known: Iterable[str]):
         known = list(known)
         normalized = str(name).lower().replace("-", "_")
         cutoff = 0.6 if len(normalized) < 6 else 0.8  # long names share parts
-        near = get_close_matches(normalized, known, n=1, cutoff=cutoff)
+        renamed = RENAMED.get(str(name))
+        near = [renamed] if renamed in known else get_close_matches(normalized, known, n=1, cutoff=cutoff)
         more = f" and {len(known) - MAX_LISTED:,} more" if len(known) > MAX_LISTED else ""
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known[:MAX_LISTED])}{more}."
         super().__init__(f"unknown {kind} {name!r}; {hint}")

@@ -51,6 +51,8 @@ RENAMED_OPTIONS = {
     ("train", "--tune"): "the command `apgcn tune DATASET`",
 }
 
+KINDS = {"float": "a number", "int": "an integer"}
+
 app = typer.Typer(
     name="apgcn",
     help="Graph neural networks with node-adaptive depth.",
@@ -116,7 +118,9 @@ def run(arguments: list[str]) -> int:
         return 2 if _is_reported_by_rank_0(arguments) else _report(_usage_message(error), 2)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED if _is_reported_by_rank_0(arguments) else _report("interrupted.", INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output is gone: discard what is buffered
+    except (BrokenPipeError, SystemExit) as error:  # the reader of our output is gone: discard what is buffered
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):  # typer exits on it
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except (OSError, UnicodeError) as error:
@@ -143,6 +147,11 @@ def _usage_message(error: Any) -> str:
         if option in options_of_fit or ("fit", option) in RENAMED_OPTIONS:
             hint = f"for your own graph use: apgcn fit {RENAMED_OPTIONS.get(('fit', option), option)} ..."
             return f"train is for benchmark graphs and has no option {option}; {hint}"
+    details = getattr(error.__cause__, "errors", None)  # of pydantic, which parses the values of options
+    if details and getattr(error, "param", None):
+        kind, _, _ = details()[0]["type"].partition("_")  # such as int_parsing
+        if kind in KINDS:
+            return f"{error.param.opts[0]} must be {KINDS[kind]}, got {details()[0]['input']!r}."
     return error.format_message()
 
 

@@ -225,6 +225,7 @@ def dataset_list(datasets: Mapping[str, Any], places: Mapping[str, str]) -> None
         counts = (dataset.nodes, dataset.edges, dataset.features, dataset.classes, dataset.visible)
         table.add_row(name, *(f"{count:,}" for count in counts))
     console.print(table)
+    console.print("\nvisible: nodes from which all sets but the test set are drawn; the other nodes are the test set.")
     for name, dataset in datasets.items():
         place = places[name] or f"not downloaded; comes from {dataset.url}"
         console.print(f"\n[bold]{name}[/]: {escape(dataset.citation)}\n  {escape(place)}")

@@ -61,9 +61,12 @@ def train(
     For a graph of your own use `apgcn fit`.
     """
     from apgcn._utils.validation import check_int
+    from apgcn.data import DATASETS
     from apgcn.models.registry import config_class
     from apgcn.training.runs import MAX_RUNS
 
+    if dataset not in DATASETS and Path(dataset).is_file():
+        raise InvalidInput(f"train is for benchmark graphs, but {dataset} is a file; for your own graph use: apgcn fit")
     config_class(model)
     check_int("runs", runs, maximum=MAX_RUNS)
     check_int("seed", seed, minimum=0)
