@@ -12,7 +12,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from helpers import TESTS
+from helpers import ROOT, TESTS
 from helpers.fake_records import results_without_times
 
 from apgcn import __version__
@@ -72,7 +72,7 @@ def raise_exception(batch, report):
 def cluster():
     """A head without CPUs and two machines with one each, all of them on this machine."""
     folders = os.environ.get("PYTHONPATH", "")
-    os.environ["PYTHONPATH"] = f"{TESTS}{os.pathsep}{folders}"  # with the functions of the tasks
+    os.environ["PYTHONPATH"] = os.pathsep.join((str(TESTS), str(ROOT), folders))  # with the functions of the tasks
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     cluster.workers = [cluster.add_node(num_cpus=1) for _ in range(2)]
     os.environ["PYTHONPATH"] = folders
