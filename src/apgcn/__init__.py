@@ -60,6 +60,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from apgcn._utils.lazy_import import lazy_names
+
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
@@ -75,21 +77,6 @@ if TYPE_CHECKING:
     from apgcn.training.batching import train
     from apgcn.training.config import TrainingConfig, preset_config
     from apgcn.training.runs import Run, RunResult, benchmark_runs
-
-_MODULES = {
-    "apgcn.data.datasets": ["load"],
-    "apgcn.data.graph": ["Graph"],
-    "apgcn.data.splits": ["TEST_SEEDS", "VALIDATION_SEEDS", "Split", "split_for_test", "split_for_validation"],
-    "apgcn.data.transforms": ["clean"],
-    "apgcn.models.apgcn": ["APGCNConfig"],
-    "apgcn.models.registry": ["config_class"],
-    "apgcn.ops.device_graph": ["DeviceGraph"],
-    "apgcn.ops.rng": ["RandomStream"],
-    "apgcn.training.batching": ["train"],
-    "apgcn.training.config": ["TrainingConfig", "preset_config"],
-    "apgcn.training.runs": ["Run", "RunResult", "benchmark_runs"],
-}
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 _OPTIONAL = {"APGCNClassifier": ("apgcn.sklearn", "sklearn", "scikit-learn")}  # module, package, distribution
 
@@ -114,30 +101,37 @@ __all__ = [
     "train",
 ]
 
-
-# Names of version 0.1, for the message about a missing attribute.
-_RENAMED = {
-    "APGCN": "apgcn.nn.APGCN, or apgcn.models.apgcn.BatchedAPGCN over the run axis",
-    "APGCNSettings": "apgcn.APGCNConfig",
-    "GraphTensors": "apgcn.DeviceGraph",
-    "Noise": "apgcn.RandomStream",
-    "TrainingSettings": "apgcn.TrainingConfig",
-    "paper_settings": "apgcn.preset_config",
-    "settings_of": "apgcn.config_class",
-}
+_import_name, _required_names = lazy_names(
+    __name__,
+    {
+        "apgcn.data.datasets": ["load"],
+        "apgcn.data.graph": ["Graph"],
+        "apgcn.data.splits": ["TEST_SEEDS", "VALIDATION_SEEDS", "Split", "split_for_test", "split_for_validation"],
+        "apgcn.data.transforms": ["clean"],
+        "apgcn.models.apgcn": ["APGCNConfig"],
+        "apgcn.models.registry": ["config_class"],
+        "apgcn.ops.device_graph": ["DeviceGraph"],
+        "apgcn.ops.rng": ["RandomStream"],
+        "apgcn.training.batching": ["train"],
+        "apgcn.training.config": ["TrainingConfig", "preset_config"],
+        "apgcn.training.runs": ["Run", "RunResult", "benchmark_runs"],
+    },
+    hints={  # names of version 0.1
+        "APGCN": "in 0.2 it is apgcn.nn.APGCN, or apgcn.models.apgcn.BatchedAPGCN over the run axis",
+        "APGCNSettings": "in 0.2 it is apgcn.APGCNConfig",
+        "GraphTensors": "in 0.2 it is apgcn.DeviceGraph",
+        "Noise": "in 0.2 it is apgcn.RandomStream",
+        "TrainingSettings": "in 0.2 it is apgcn.TrainingConfig",
+        "paper_settings": "in 0.2 it is apgcn.preset_config",
+        "settings_of": "in 0.2 it is apgcn.config_class",
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use, so that `import apgcn` is quick."""
-    if name in _OPTIONAL:
-        return _import_optional(name)
-    if name not in _MODULE_OF:
-        hint = f"; in 0.2 it is {_RENAMED[name]}" if name in _RENAMED else ""
-        raise AttributeError(f"module 'apgcn' has no attribute {name!r}{hint}")
-    return getattr(import_module(_MODULE_OF[name]), name)
-
-
-def _import_optional(name: str) -> Any:
+    if name not in _OPTIONAL:
+        return _import_name(name)
     module, package, distribution = _OPTIONAL[name]
     try:
         return getattr(import_module(module), name)
@@ -148,4 +142,4 @@ def _import_optional(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *(name for name, (_, package, _) in _OPTIONAL.items() if find_spec(package))])
+    return sorted([*_required_names(), *(name for name, (_, package, _) in _OPTIONAL.items() if find_spec(package))])

@@ -20,13 +20,14 @@ from apgcn.models.registry import MODELS
 
 @pytest.fixture(autouse=True)
 def few_epochs(monkeypatch):
-    """Three epochs of a tiny network: the commands are tested here, not the training."""
+    """Three epochs of a tiny network, one round of Bt.FP: the commands are tested here, not the training."""
     from apgcn.benchmark import config
 
+    small = {"hidden_channels": 4, "rounds": 1}
+
     def quick(model):
-        return {"max_epochs": 3} | (
-            {"hidden_channels": 4} if "hidden_channels" in config.default_hyperparameters(model) else {}
-        )
+        defaults = config.default_hyperparameters(model)
+        return {"max_epochs": 3} | {name: value for name, value in small.items() if name in defaults}
 
     preset_config = config.preset_config
     monkeypatch.setattr(

@@ -13,8 +13,9 @@ function that computes it from their records (`build`). In between, `run_plan` (
 * `speed`: the benchmarks of `apgcn bench`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from apgcn._utils.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from apgcn.benchmark.aggregate import Summary
@@ -24,23 +25,16 @@ if TYPE_CHECKING:
     from apgcn.benchmark.runner import run_plan
     from apgcn.benchmark.store import Store
 
-_MODULES = {
-    "ARTIFACTS": "registry",
-    "Record": "records",
-    "RunConfig": "config",
-    "RunKey": "config",
-    "Scope": "config",
-    "Store": "store",
-    "Summary": "aggregate",
-    "run_plan": "runner",
-    "select_artifacts": "registry",
-}
-
 __all__ = ["ARTIFACTS", "Record", "RunConfig", "RunKey", "Scope", "Store", "Summary", "run_plan", "select_artifacts"]
 
-
-def __getattr__(name: str) -> Any:
-    """Import on first use: reading a store needs no trainer."""
-    if name not in _MODULES:
-        raise AttributeError(f"module 'apgcn.benchmark' has no attribute {name!r}")
-    return getattr(import_module(f"apgcn.benchmark.{_MODULES[name]}"), name)
+__getattr__, __dir__ = lazy_names(  # reading a store needs no trainer.
+    __name__,
+    {
+        "aggregate": ["Summary"],
+        "config": ["RunConfig", "RunKey", "Scope"],
+        "records": ["Record"],
+        "registry": ["ARTIFACTS", "select_artifacts"],
+        "runner": ["run_plan"],
+        "store": ["Store"],
+    },
+)

@@ -22,8 +22,9 @@ Names are imported on first use, so that the registry can be read without scipy.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from apgcn._utils.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from apgcn.data.datasets import load
@@ -41,25 +42,6 @@ if TYPE_CHECKING:
         subgraph,
         to_undirected,
     )
-
-_MODULES = {
-    "datasets": ["load"],
-    "graph": ["Graph"],
-    "npz": ["read_npz", "write_npz"],
-    "registry": ["AMAZON_GRAPHS", "CITATION_GRAPHS", "DATASETS", "DatasetInfo", "dataset_info"],
-    "splits": ["TEST_SEEDS", "VALIDATION_SEEDS", "Split", "split_for_test", "split_for_validation"],
-    "synthetic": ["synthetic_graph"],
-    "transforms": [
-        "clean",
-        "largest_connected_component",
-        "normalize_features",
-        "remove_edge_weights",
-        "remove_self_loops",
-        "subgraph",
-        "to_undirected",
-    ],
-}
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "AMAZON_GRAPHS",
@@ -86,12 +68,23 @@ __all__ = [
     "write_npz",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'apgcn.data' has no attribute {name!r}")
-    return getattr(import_module(f"apgcn.data.{_MODULE_OF[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return [*__all__]
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "datasets": ["load"],
+        "graph": ["Graph"],
+        "npz": ["read_npz", "write_npz"],
+        "registry": ["AMAZON_GRAPHS", "CITATION_GRAPHS", "DATASETS", "DatasetInfo", "dataset_info"],
+        "splits": ["TEST_SEEDS", "VALIDATION_SEEDS", "Split", "split_for_test", "split_for_validation"],
+        "synthetic": ["synthetic_graph"],
+        "transforms": [
+            "clean",
+            "largest_connected_component",
+            "normalize_features",
+            "remove_edge_weights",
+            "remove_self_loops",
+            "subgraph",
+            "to_undirected",
+        ],
+    },
+)

@@ -9,8 +9,9 @@ Where nodes halt, `LazyPredictor` (`lazy_predictor`) computes only the states th
 the algorithm of `lazy_propagation`; `halting_benchmark` measures what that saves.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from apgcn._utils.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from apgcn.inference.bundle import ModelBundle, load_model, save_model
@@ -22,22 +23,6 @@ if TYPE_CHECKING:
     from apgcn.inference.splits import stratified_split
     from apgcn.inference.trained_model import TrainedModel
     from apgcn.inference.tuning import tune
-
-_MODULES = {
-    "LazyPredictor": "lazy_predictor",
-    "ModelBundle": "bundle",
-    "Predictions": "predictions",
-    "TrainedModel": "trained_model",
-    "evaluate": "evaluation",
-    "evaluate_split": "evaluation",
-    "fit_predict": "fit",
-    "load_model": "bundle",
-    "save_model": "bundle",
-    "stratified_split": "splits",
-    "tune": "tuning",
-    "write_onnx": "onnx",
-    "write_predictions": "predictions",
-}
 
 __all__ = [
     "LazyPredictor",
@@ -55,9 +40,17 @@ __all__ = [
     "write_predictions",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import on first use: prediction needs neither scipy.optimize nor the trainer."""
-    if name not in _MODULES:
-        raise AttributeError(f"module 'apgcn.inference' has no attribute {name!r}")
-    return getattr(import_module(f"apgcn.inference.{_MODULES[name]}"), name)
+__getattr__, __dir__ = lazy_names(  # prediction needs neither scipy.optimize nor the trainer.
+    __name__,
+    {
+        "bundle": ["ModelBundle", "load_model", "save_model"],
+        "evaluation": ["evaluate", "evaluate_split"],
+        "fit": ["fit_predict"],
+        "lazy_predictor": ["LazyPredictor"],
+        "onnx": ["write_onnx"],
+        "predictions": ["Predictions", "write_predictions"],
+        "splits": ["stratified_split"],
+        "trained_model": ["TrainedModel"],
+        "tuning": ["tune"],
+    },
+)

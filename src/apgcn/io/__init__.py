@@ -22,8 +22,9 @@ Names are imported on first use: optional packages are needed only by their own 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from apgcn._utils.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from apgcn.data.npz import read_npz, write_npz
@@ -38,22 +39,6 @@ if TYPE_CHECKING:
     from apgcn.io.schema import TableSchema
     from apgcn.io.scipy import from_scipy, read_scipy, write_scipy
     from apgcn.io.tables import Table
-
-_MODULES = {
-    "apgcn.data.npz": ["read_npz", "write_npz"],
-    "apgcn.io.graph_builder": ["LoadedGraph", "build_graph", "extend_graph"],
-    "apgcn.io.csv": ["read_csv", "write_csv"],
-    "apgcn.io.feature_encoding": ["ColumnEncoding", "FeatureEncoding"],
-    "apgcn.io.graphml": ["read_graphml", "write_graphml"],
-    "apgcn.io.networkx": ["from_networkx", "to_networkx"],
-    "apgcn.io.parquet": ["read_parquet", "write_parquet"],
-    "apgcn.io.pyg": ["from_pyg", "to_pyg"],
-    "apgcn.io.registry": ["FORMATS", "FileFormat", "read_graph", "read_table"],
-    "apgcn.io.schema": ["TableSchema"],
-    "apgcn.io.scipy": ["from_scipy", "read_scipy", "write_scipy"],
-    "apgcn.io.tables": ["Table"],
-}
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "FORMATS",
@@ -84,12 +69,20 @@ __all__ = [
     "write_scipy",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'apgcn.io' has no attribute {name!r}")
-    return getattr(import_module(_MODULE_OF[name]), name)
-
-
-def __dir__() -> list[str]:
-    return [*__all__]
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "apgcn.data.npz": ["read_npz", "write_npz"],
+        "graph_builder": ["LoadedGraph", "build_graph", "extend_graph"],
+        "csv": ["read_csv", "write_csv"],
+        "feature_encoding": ["ColumnEncoding", "FeatureEncoding"],
+        "graphml": ["read_graphml", "write_graphml"],
+        "networkx": ["from_networkx", "to_networkx"],
+        "parquet": ["read_parquet", "write_parquet"],
+        "pyg": ["from_pyg", "to_pyg"],
+        "registry": ["FORMATS", "FileFormat", "read_graph", "read_table"],
+        "schema": ["TableSchema"],
+        "scipy": ["from_scipy", "read_scipy", "write_scipy"],
+        "tables": ["Table"],
+    },
+)

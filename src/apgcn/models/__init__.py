@@ -11,24 +11,14 @@ docs/adding_a_model.md is the recipe for a new one. `apgcn.nn.APGCN` is the mode
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from apgcn._utils.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from apgcn.models.base import BatchedModel, ModelConfig
     from apgcn.models.presets import Preset, preset_values, presets_for
     from apgcn.models.registry import MODELS, config_class, count_weights
-
-_MODULES = {
-    "BatchedModel": "base",
-    "MODELS": "registry",
-    "ModelConfig": "base",
-    "Preset": "presets",
-    "config_class": "registry",
-    "count_weights": "registry",
-    "preset_values": "presets",
-    "presets_for": "presets",
-}
 
 __all__ = [
     "MODELS",
@@ -41,9 +31,11 @@ __all__ = [
     "presets_for",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import on first use: the registry imports every model."""
-    if name not in _MODULES:
-        raise AttributeError(f"module 'apgcn.models' has no attribute {name!r}")
-    return getattr(import_module(f"apgcn.models.{_MODULES[name]}"), name)
+__getattr__, __dir__ = lazy_names(  # the registry imports every model.
+    __name__,
+    {
+        "base": ["BatchedModel", "ModelConfig"],
+        "presets": ["Preset", "preset_values", "presets_for"],
+        "registry": ["MODELS", "config_class", "count_weights"],
+    },
+)

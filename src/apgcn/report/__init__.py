@@ -6,8 +6,9 @@ one trained model: its graph, and the propagation steps of every node. `page` re
 load nothing from the network.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from apgcn._utils.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from apgcn.report.csv import to_csv
@@ -16,19 +17,15 @@ if TYPE_CHECKING:
     from apgcn.report.markdown import to_markdown
     from apgcn.report.sections import report_artifacts
 
-_MODULES = {
-    "report_artifacts": "sections",
-    "to_csv": "csv",
-    "to_latex": "latex",
-    "to_markdown": "markdown",
-    "write_report": "html",
-}
-
 __all__ = ["report_artifacts", "to_csv", "to_latex", "to_markdown", "write_report"]
 
-
-def __getattr__(name: str) -> Any:
-    """Import on first use: the text formats need no plotly, and the explanation of a model needs no store."""
-    if name not in _MODULES:
-        raise AttributeError(f"module 'apgcn.report' has no attribute {name!r}")
-    return getattr(import_module(f"apgcn.report.{_MODULES[name]}"), name)
+__getattr__, __dir__ = lazy_names(  # the text formats need no plotly, and the explanation of a model needs no store.
+    __name__,
+    {
+        "csv": ["to_csv"],
+        "html": ["write_report"],
+        "latex": ["to_latex"],
+        "markdown": ["to_markdown"],
+        "sections": ["report_artifacts"],
+    },
+)
