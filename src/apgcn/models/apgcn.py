@@ -16,6 +16,7 @@ from apgcn.models.base import BatchedModel, ModelConfig, num_edges_with_self_loo
 from apgcn.nn.layers import MLP
 from apgcn.nn.operators import NormalizedAdjacency, Operator
 from apgcn.nn.propagation import AdaptivePropagation, PropagationOutput
+from apgcn.ops.dense import run_means
 from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.rng import RandomStream
 
@@ -139,7 +140,7 @@ class BatchedAPGCN(BatchedModel):
 
     def penalty_loss(self, output: PropagationOutput, nodes: Tensor) -> Tensor:
         """penalty * mean over some nodes (runs, m) of the propagation cost K + R, one value per run."""
-        return self.config.penalty * torch.gather(output.cost, 1, nodes).mean(1)
+        return self.config.penalty * run_means(torch.gather(output.cost, 1, nodes))
 
     def l2_parameters(self) -> Iterable[Tensor]:
         """The weights under l2 regularisation: the first layer's."""

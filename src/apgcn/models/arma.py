@@ -13,6 +13,7 @@ from apgcn.data.graph import Graph
 from apgcn.models.base import BatchedModel, ModelConfig, num_edges_with_self_loops, num_stored_features
 from apgcn.nn.layers import dropout, glorot, stacked_matmul, zeros
 from apgcn.nn.propagation import PropagationOutput
+from apgcn.ops.dense import add_bias, axis_sums, matmul
 from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.rng import RandomStream
 from apgcn.ops.sparse import SparseMatrix
@@ -106,12 +107,12 @@ class ARMAFilters(nn.Module):
     def forward(self, x: Tensor | SparseMatrix, m: SparseMatrix, skip_rate: float, rng: RandomStream | None) -> Tensor:
         z = stacked_matmul(x, self.w_0)  # (runs, stacks, nodes, out_channels)
         for t in range(1, self.depth + 1):
-            skip = stacked_matmul(dropout(x, skip_rate, rng), self.v) + self.b
+            skip = add_bias(stacked_matmul(dropout(x, skip_rate, rng), self.v), self.b)
             if self.w is not None and t > 1:
-                z = z @ self.w
+                z = matmul(z, self.w)
             z = (m @ z.flatten(0, 1)).view_as(z) + skip
             z = z.relu() if self.relu else z
-        return z.mean(1)
+        return axis_sums(z, 1) / z.shape[1]
 
     def weights(self) -> list[Tensor]:
         """The weight matrices, without the bias."""

@@ -14,6 +14,7 @@ from apgcn.models.base import BatchedModel, ModelConfig, num_edges_with_self_loo
 from apgcn.nn.layers import dropout, glorot, stacked_matmul, zeros
 from apgcn.nn.operators import Chebyshev
 from apgcn.nn.propagation import PropagationOutput, propagate
+from apgcn.ops.dense import add_bias
 from apgcn.ops.device_graph import Adjacency, DeviceGraph
 from apgcn.ops.rng import RandomStream
 from apgcn.ops.sparse import SparseMatrix
@@ -94,4 +95,5 @@ class ChebFilter(nn.Module):
     def forward(self, x: Tensor | SparseMatrix, adjacency: Adjacency) -> Tensor:
         terms = stacked_matmul(x, self.w)  # (runs, terms, nodes, out_channels)
         states = propagate(Chebyshev(), terms.flatten(0, 1), adjacency, steps=terms.shape[1] - 1, rng=None)
-        return sum((z.view_as(terms)[:, k] for k, z in enumerate(states)), start=self.b)
+        first, *others = (z.view_as(terms)[:, k] for k, z in enumerate(states))
+        return sum(others, start=add_bias(first, self.b))

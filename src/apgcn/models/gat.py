@@ -6,14 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from apgcn._utils.validation import check_fraction, check_int
 from apgcn.data.graph import Graph
 from apgcn.models.base import BatchedModel, ModelConfig, num_edges_with_self_loops, num_stored_features
-from apgcn.nn.layers import dropout, glorot, zeros
+from apgcn.nn.layers import dropout, glorot, matmul, zeros
 from apgcn.nn.propagation import PropagationOutput
+from apgcn.ops import dense
 from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.rng import RandomStream
 from apgcn.ops.sparse import CSRStructure, SparseMatrix, edge_add, edge_softmax
@@ -102,13 +104,14 @@ class Attention(nn.Module):
     def forward(
         self, x: Tensor | SparseMatrix, structure: CSRStructure, rate: float, rng: RandomStream | None
     ) -> Tensor:
-        g = x @ self.w
+        g = matmul(x, self.w)
         runs, nodes, _ = g.shape
-        g = g.view(runs, nodes, self.heads, -1).transpose(1, 2)  # (runs, heads, nodes, out_channels)
-        dst, src = ((g * att[:, :, None]).sum(-1).flatten(0, 1) for att in (self.att_dst, self.att_src))
+        g = g.view(runs, nodes, self.heads, -1).transpose(1, 2).flatten(0, 1)  # (runs * heads, nodes, out_channels)
+        att = torch.stack([self.att_dst, self.att_src], dim=-1).flatten(0, 1)  # (runs * heads, out_channels, 2)
+        dst, src = dense.matmul(g, att).unbind(-1)
         e = functional.leaky_relu(edge_add(structure, dst, src), NEGATIVE_SLOPE)
         attention = edge_softmax(structure, e)  # (runs * heads, nnz)
         if rng is not None and rate > 0:
             attention = attention * rng.dropout_mask(self.heads, structure.nnz, rate=rate).flatten(0, 1).to(attention)
-        aggregated = SparseMatrix(structure, attention) @ g.flatten(0, 1)
-        return aggregated.view(runs, self.heads, nodes, -1).transpose(1, 2).flatten(2) + self.b
+        aggregated = SparseMatrix(structure, attention) @ g
+        return dense.add_bias(aggregated.view(runs, self.heads, nodes, -1).transpose(1, 2).flatten(2), self.b)

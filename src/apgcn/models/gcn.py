@@ -14,9 +14,10 @@ from torch import Tensor
 from apgcn._utils.validation import check_fraction, check_int
 from apgcn.data.graph import Graph
 from apgcn.models.base import BatchedModel, ModelConfig, num_edges_with_self_loops, num_stored_features
-from apgcn.nn.layers import dropout, glorot, zeros
+from apgcn.nn.layers import dropout, glorot, matmul, zeros
 from apgcn.nn.operators import matrices_with_dropout
 from apgcn.nn.propagation import PropagationOutput
+from apgcn.ops.dense import add_bias
 from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.rng import RandomStream
 
@@ -93,8 +94,8 @@ class BatchedGCN(BatchedModel):
         rate = self.config.dropout
         a_1, a_2 = matrices_with_dropout(graph.adjacency.normalized, self.config.edge_dropout, steps=2, rng=rng)
         x = dropout(graph.features, rate, rng)
-        h = (a_1 @ (x @ self.w_1) + self.b_1).relu()
-        output = a_2 @ (dropout(h, rate, rng) @ self.w_2) + self.b_2
+        h = add_bias(a_1 @ matmul(x, self.w_1), self.b_1).relu()
+        output = add_bias(a_2 @ matmul(dropout(h, rate, rng), self.w_2), self.b_2)
         return PropagationOutput.fixed_steps(output, steps=2)
 
     def l2_parameters(self) -> Iterable[Tensor]:

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from apgcn._utils.validation import check_fraction, check_int
 from apgcn.data.graph import Graph
 from apgcn.models.base import BatchedModel, ModelConfig, num_edges_with_self_loops, num_stored_features
-from apgcn.nn.layers import Linear, dropout, glorot, zeros
+from apgcn.nn.layers import Linear, dropout, glorot, matmul, zeros
 from apgcn.nn.operators import matrices_with_dropout
 from apgcn.nn.propagation import PropagationOutput
+from apgcn.ops.dense import add_bias
 from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.rng import RandomStream
 
@@ -79,7 +80,7 @@ class BatchedJK(BatchedModel):
         matrices = matrices_with_dropout(graph.adjacency.normalized, self.config.edge_dropout, steps=layers, rng=rng)
         h, layer_outputs = graph.features, []
         for a, w, b in zip(matrices, self.w, self.b, strict=True):
-            h = (a @ (dropout(h, rate, rng) @ w) + b).relu()
+            h = add_bias(a @ matmul(dropout(h, rate, rng), w), b).relu()
             layer_outputs.append(h)
         output = self.last(dropout(torch.cat(layer_outputs, dim=-1), rate, rng))
         return PropagationOutput.fixed_steps(output, steps=layers)

@@ -14,6 +14,7 @@ from apgcn.data.graph import Graph
 from apgcn.models.base import BatchedModel, ModelConfig, num_edges_with_self_loops, num_stored_features
 from apgcn.nn.layers import dropout, glorot, stacked_matmul, zeros
 from apgcn.nn.propagation import PropagationOutput
+from apgcn.ops.dense import add_bias, logsumexp, matmul
 from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.rng import RandomStream
 from apgcn.ops.sparse import SparseMatrix
@@ -91,11 +92,12 @@ class BatchedNGCN(BatchedModel):
         """Logits (runs, nodes, classes) of all nodes; training with `rng`, evaluation without."""
         a, rate = graph.adjacency.normalized, self.config.dropout
         x = dropout(graph.features, rate, rng)
-        h = (self._propagate(a, stacked_matmul(x, self.w)) + self.b).relu()  # (runs, GCNs, nodes, hidden)
+        h = add_bias(self._propagate(a, stacked_matmul(x, self.w)), self.b).relu()  # (runs, GCNs, nodes, hidden)
         h = dropout(h, rate, rng)
-        z = self._propagate(a, h @ self.v) + self.c
+        z = add_bias(self._propagate(a, matmul(h, self.v)), self.c)
         log_m = torch.log_softmax(self.attention, dim=1)[..., None, None]
-        output = torch.logsumexp(log_m + torch.log_softmax(z, dim=-1), dim=1)
+        log_p = torch.log_softmax(z, dim=-1)
+        output = logsumexp(add_bias(log_p.flatten(2)[..., None], log_m).view_as(log_p), 1)
         return PropagationOutput.fixed_steps(output, steps=self.config.max_steps)
 
     def _propagate(self, a: SparseMatrix, z: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from apgcn.errors import InvalidInput
 from apgcn.models.base import BatchedModel, ModelConfig, num_stored_features
 from apgcn.nn.layers import MLP, dropout
 from apgcn.nn.propagation import PropagationOutput
+from apgcn.ops.dense import matmul
 from apgcn.ops.device_graph import Adjacency, DeviceGraph
 from apgcn.ops.devices import available_memory
 from apgcn.ops.rng import RandomStream
@@ -87,17 +88,13 @@ class BatchedPPNP(BatchedModel):
     def forward(self, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
         """Logits (runs, nodes, classes) of all nodes; training with `rng`, evaluation without."""
         z = self.predict(graph.features, rng)
-        if rng is None or self.config.matrix_dropout == 0:
-            wide = z.transpose(0, 1).flatten(1)  # (nodes, runs * classes): all runs in one product
-            output = (self.inverse @ wide).view(len(wide), *z.shape[::2]).transpose(0, 1)
-        else:
-            output = dropout(self.inverse, self.config.matrix_dropout, rng) @ z
+        output = matmul(dropout(self.inverse, self.config.matrix_dropout, rng), z)
         return PropagationOutput.fixed_steps(output, steps=1)
 
     def forward_nodes(self, nodes: Tensor, graph: DeviceGraph, rng: RandomStream) -> PropagationOutput:
         """Logits of some nodes (runs, m), zero elsewhere: the dropout mask has m rows of the matrix, not n."""
         z = self.predict(graph.features, rng)
-        output = dropout(self.inverse[nodes], self.config.matrix_dropout, rng) @ z
+        output = matmul(dropout(self.inverse[nodes], self.config.matrix_dropout, rng), z)
         index = nodes[..., None].expand_as(output)
         return PropagationOutput.fixed_steps(torch.zeros_like(z).scatter(1, index, output), steps=1)
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from apgcn.ops import dense
 from apgcn.ops.dispatch import select_kernels
 from apgcn.ops.kernels.autograd import SparseLinear
 from apgcn.ops.rng import RandomStream
@@ -45,6 +46,16 @@ def zeros(rng: RandomStream, *shape: int) -> nn.Parameter:
     return nn.Parameter(torch.zeros(rng.runs, *shape, device=rng.device))
 
 
+def matmul(x: Tensor | SparseMatrix, weight: Tensor) -> Tensor:
+    """x W for features x that are sparse or dense, shared or one set per run, and W (runs, in_channels, out_channels).
+
+    Returns
+    -------
+    Tensor of shape (runs, nodes, out_channels)
+    """
+    return x @ weight if isinstance(x, SparseMatrix) else dense.matmul(x, weight)
+
+
 def stacked_matmul(x: Tensor | SparseMatrix, weights: Tensor) -> Tensor:
     """x times several weights (runs, stacks, in_channels, out_channels) in one product.
 
@@ -53,7 +64,7 @@ def stacked_matmul(x: Tensor | SparseMatrix, weights: Tensor) -> Tensor:
     Tensor of shape (runs, stacks, nodes, out_channels)
     """
     runs, stacks, in_channels, out_channels = weights.shape
-    concatenated = x @ weights.transpose(1, 2).reshape(runs, in_channels, stacks * out_channels)
+    concatenated = matmul(x, weights.transpose(1, 2).reshape(runs, in_channels, stacks * out_channels))
     return concatenated.view(runs, -1, stacks, out_channels).transpose(1, 2)
 
 
@@ -79,13 +90,11 @@ class Linear(nn.Module):
         self.bias = nn.Parameter((2 * rng.uniform(1, out_channels) - 1) * bound)
 
     def forward(self, x: Tensor | SparseMatrix) -> Tensor:
-        if isinstance(x, Tensor) and x.ndim == 3:
-            return (
-                torch.baddbmm(self.bias, x, self.weight)
-                if x.is_cuda
-                else _TransposedMatmul.apply(x, self.weight) + self.bias
-            )
-        return x @ self.weight + self.bias
+        if isinstance(x, SparseMatrix):
+            return dense.add_bias(x @ self.weight, self.bias)
+        if x.device.type == "cpu" and x.ndim == 3 and not dense.dense_kernels(x):
+            return _TransposedMatmul.apply(x, self.weight) + self.bias
+        return dense.linear(x, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         runs, in_channels, out_channels = self.weight.shape

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from apgcn._utils.validation import check_fraction, check_int
+from apgcn.ops.dense import matmul
 from apgcn.ops.device_graph import Adjacency
 from apgcn.ops.kernels.autograd import PropagationMatrices
 from apgcn.ops.rng import PackedMask, RandomStream, dropout_scale
@@ -153,8 +154,8 @@ class ARMA(nn.Module):
             adjacency.normalized_without_self_loops, self.edge_dropout, steps=steps, rng=rng
         )
         w, v = (1 - self.teleport) * self.w.softmax(1), self.teleport * self.v.softmax(1)
-        teleported = z0 @ v
-        return lambda k, z: matrices[k - 1] @ (z @ w) + teleported
+        teleported = matmul(z0, v)
+        return lambda k, z: matrices[k - 1] @ matmul(z, w) + teleported
 
     def extra_repr(self) -> str:
         return f"channels={self.w.shape[-1]}, teleport={self.teleport}, edge_dropout={self.edge_dropout}"

@@ -14,6 +14,7 @@ from apgcn._utils.validation import check_bool, check_fraction, check_int
 from apgcn.nn import halting
 from apgcn.nn.layers import Linear, dropout
 from apgcn.nn.operators import Operator
+from apgcn.ops.dense import axis_sums, linear, scale_rows
 from apgcn.ops.device_graph import Adjacency
 from apgcn.ops.dispatch import select_kernels
 from apgcn.ops.kernels.autograd import FusedAdaptivePropagation, HaltingParameters
@@ -194,7 +195,9 @@ class AdaptivePropagation(nn.Module):
 
     def halting_probabilities(self, z: Tensor) -> Tensor:
         """h = sigmoid(z Q + q) of states z (..., runs, nodes, channels)."""
-        return torch.sigmoid(z @ self.halting_unit.weight + self.halting_unit.bias).squeeze(-1)
+        states = z.movedim(-3, 0)  # (runs, ..., nodes, channels)
+        logits = linear(states.flatten(1, -2), self.halting_unit.weight, self.halting_unit.bias)
+        return torch.sigmoid(logits).squeeze(-1).unflatten(1, states.shape[1:-1]).movedim(0, -2)
 
     def _fused(
         self,
@@ -227,7 +230,7 @@ class AdaptivePropagation(nn.Module):
         of_previous = update_weights - of_new  # weights of z^(k-1)
         zero = of_new.new_zeros(1, *of_new.shape[1:])
         weights = torch.cat([zero, of_new]) + torch.cat([of_previous, zero])  # (T + 1, runs, nodes)
-        return (weights[..., None] * z).sum(0)
+        return axis_sums(scale_rows(z, weights), 0)
 
     def extra_repr(self) -> str:
         return f"{self.operator}, max_steps={self.max_steps}"

@@ -22,7 +22,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from apgcn.ops.dispatch import select_kernels
+from apgcn.ops.dense import dense_kernels, matmul
+from apgcn.ops.dispatch import MAX_WIDTH, select_kernels
 from apgcn.ops.rng import PackedMask
 
 LONG_ROW_NNZ = 64  # a row with more entries than this gets a GPU warp of its own
@@ -217,7 +218,7 @@ class SparseMatrix:
     def __matmul__(self, dense: Tensor) -> Tensor:
         """Multiply by a dense tensor of shape (runs, columns, channels); the result is (runs, rows, channels)."""
         if self.prefer_dense:
-            return self.dense @ dense
+            return matmul(self.dense, dense)
         if self.values.requires_grad or dense.device.type == "cpu":  # unpack the mask once for both directions
             return _SpMM.apply(self.masked_values, dense, self.structure, None)
         return _SpMM.apply(self.values, dense, self.structure, self.mask)
@@ -267,11 +268,18 @@ class _SpMM(torch.autograd.Function):
         structure = ctx.structure
         grad_values = grad_dense = None
         if ctx.needs_input_grad[0]:  # for entry (i, j): grad_output_i . dense_j
-            grad_values = (grad_output[:, structure.row] * dense[:, structure.col]).sum(-1)
+            grad_values = _sddmm(structure, grad_output, dense)
             grad_values = grad_values if values.ndim == 2 else grad_values.sum(0)
         if ctx.needs_input_grad[1]:
             grad_dense = spmm(structure, values, grad_output, ctx.mask, transposed=True)
         return grad_values, grad_dense, None, None
+
+
+def _sddmm(structure: CSRStructure, a: Tensor, b: Tensor) -> Tensor:
+    """Return a_i . b_j at every entry (i, j), (runs, nnz); a is (runs, rows, channels), b (runs, columns, channels)."""
+    if kernels := dense_kernels(a, b, elements=max(structure.shape) * a.shape[-1]):
+        return kernels.sddmm(structure, a, b)
+    return (a[:, structure.row] * b[:, structure.col]).sum(-1)
 
 
 def edge_add(structure: CSRStructure, rows: Tensor, columns: Tensor) -> Tensor:
@@ -350,6 +358,9 @@ def spmm(
     -------
     Tensor of shape (runs, rows, channels), or (runs, columns, channels) where `transposed`
     """
+    if dense.is_cuda and dense.shape[-1] > MAX_WIDTH:  # cuSPARSE would sum in an order that depends on the batch
+        chunks = dense.split(MAX_WIDTH, dim=-1)
+        return torch.cat([spmm(structure, values, chunk, mask, transposed=transposed) for chunk in chunks], dim=-1)
     kernels = select_kernels(values, dense, rows=max(structure.shape), width=dense.shape[-1])
     if kernels:
         product = kernels.spmm(structure, torch.atleast_2d(values), mask, dense, transposed=transposed)

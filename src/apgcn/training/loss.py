@@ -13,6 +13,7 @@ from torch.nn import functional
 from apgcn.errors import InvalidInput
 from apgcn.models.base import BatchedModel
 from apgcn.nn.propagation import PropagationOutput
+from apgcn.ops.dense import run_means, squared_norms
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +49,11 @@ class NodeSet:
     def cross_entropy(self, logits: Tensor) -> Tensor:
         """Mean cross-entropy over the nodes, one value per run."""
         losses = functional.cross_entropy(self._gather(logits).flatten(0, 1), self.labels.flatten(), reduction="none")
-        return losses.view_as(self.labels).mean(1)
+        return run_means(losses.view_as(self.labels))
 
     def accuracy(self, logits: Tensor) -> Tensor:
         """Fraction of nodes whose largest logit is that of their label, one value per run."""
-        return (self._gather(logits).argmax(-1) == self.labels).double().mean(1)
+        return (self._gather(logits).argmax(-1) == self.labels).double().mean(1)  # exact in any order
 
     def _gather(self, logits: Tensor) -> Tensor:
         return torch.gather(logits, 1, self.index[..., None].expand(-1, -1, logits.shape[-1]))
@@ -71,5 +72,4 @@ def training_loss(model: BatchedModel, output: PropagationOutput, train_nodes: N
 
 def l2_regularization(model: BatchedModel, *, l2: float) -> Tensor:
     """l2/2 * |W|^2 over the regularised weights of a model, one value per run."""
-    squares = (weight.square() for weight in model.l2_parameters())
-    return l2 / 2 * sum((square.sum(tuple(range(1, square.ndim))) for square in squares), start=torch.zeros(()))
+    return l2 / 2 * sum((squared_norms(weight) for weight in model.l2_parameters()), start=torch.zeros(()))

@@ -76,7 +76,7 @@ def solve_batch(graph: DeviceGraph, runs: Sequence[Run], model: ModelConfig) -> 
         training_loss=train_nodes.cross_entropy(prediction.output),
         stopping_loss=stopping_nodes.cross_entropy(prediction.output),
         stopping_accuracy=stopping_nodes.accuracy(prediction.output),
-        steps_mean=prediction.steps.float().mean(1),
+        steps_mean=prediction.steps.sum(1) / prediction.steps.shape[1],  # an exact sum, in any order
     )
     log.append(torch.arange(len(runs)), evaluation)
     histories = log.per_run_histories([1] * len(runs))
@@ -237,7 +237,7 @@ class BatchedTrainer:
             training_loss=self.loss(output),
             stopping_loss=self.stopping_nodes.cross_entropy(output.output),
             stopping_accuracy=self.stopping_nodes.accuracy(output.output),
-            steps_mean=output.steps.float().mean(1),
+            steps_mean=output.steps.sum(1) / output.steps.shape[1],  # an exact sum, in any order
         )
 
     @torch.no_grad()

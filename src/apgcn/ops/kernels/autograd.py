@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from apgcn.ops.dense import column_sums, run_sums
 from apgcn.ops.rng import PackedMask
 from apgcn.ops.sparse import CSRStructure
 
@@ -131,9 +132,8 @@ class FusedAdaptivePropagation(torch.autograd.Function):
         grad_z, grad_logits = ctx.kernels.combine_backward(z, h, update_mask, halting_weight, steps, gradients)
         grad_weight = grad_bias = None
         if ctx.needs_input_grad[1]:  # the halting unit is updated on some epochs only
-            flat = grad_logits.flatten(1)[:, None]  # (runs, 1, T * nodes)
-            grad_weight = (flat @ z[:, 1:].flatten(1, 2)).transpose(1, 2)[:, :channels]
-            grad_bias = flat.sum(-1, keepdim=True)
+            grad_weight = column_sums(z[:, 1:].flatten(1, 2), grad_logits.flatten(1))[:, :channels, None]
+            grad_bias = run_sums(grad_logits)[:, None, None]
         ctx.kernels.propagate_backward(ctx.matrices, tuple(saved), grad_z)
         return grad_z[:, 0, :, :channels], grad_weight, grad_bias, *[None] * 5
 

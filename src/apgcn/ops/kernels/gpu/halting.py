@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from apgcn.ops.kernels.gpu.dense import align
+
 BLOCK = 256  # values, nodes times channels, per program
 
 
@@ -25,7 +27,8 @@ def combine(
     """Fill `results` with output, steps K and remainder R of all nodes; shapes as in `kernels.cpu.halting.combine`."""
     runs, _, num_nodes, width = z.shape
     _combine[triton.cdiv(num_nodes, max(1, BLOCK // width)), runs](
-        z, h, h if update_mask is None else update_mask, budget, *results, num_nodes, results[0].shape[-1], h.shape[1],
+        z, h, h if update_mask is None else align(update_mask), budget, *results, num_nodes, results[0].shape[-1],
+        h.shape[1],
         HAS_MASK=update_mask is not None, NODES=max(1, BLOCK // width), CHANNELS=width,
     )  # fmt: skip
 
@@ -85,7 +88,8 @@ def combine_backward(
     channels = halting_weight.shape[-1]
     grad_z, grad_logits = torch.empty_like(z), torch.empty_like(h)
     _combine_backward[triton.cdiv(num_nodes, max(1, BLOCK // width)), runs](
-        z, h, h if update_mask is None else update_mask, halting_weight, steps, *gradients, grad_z, grad_logits,
+        z, h, h if update_mask is None else align(update_mask), halting_weight, steps,
+        *(align(gradient) for gradient in gradients), grad_z, grad_logits,
         num_nodes, channels, h.shape[1],
         HAS_MASK=update_mask is not None, NODES=max(1, BLOCK // width), CHANNELS=width,
     )  # fmt: skip

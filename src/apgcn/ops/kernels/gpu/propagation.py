@@ -16,6 +16,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
+from apgcn.ops.dense import axis_sums
 from apgcn.ops.kernels.autograd import HaltingParameters, PropagationMatrices
 from apgcn.ops.kernels.gpu.csr_blocks import RowBlocks, load_rows
 from apgcn.ops.kernels.gpu.edge_dropout import EdgeMasks, drop_edges
@@ -83,7 +84,7 @@ def propagate_backward(matrices: PropagationMatrices, saved: tuple[Tensor, ...],
         if freeze:  # a frozen node did not add z^0 again
             took_step = last_step[:, None] > torch.arange(last + 1, device=last_step.device)[:, None]
             grad_steps = grad_steps * took_step[..., None]
-        grad_z[:, 0].add_(grad_steps.sum(1), alpha=matrices.z0_weight)
+        grad_z[:, 0].add_(axis_sums(grad_steps, 1), alpha=matrices.z0_weight)
 
 
 def _scaled_buffers(z: Tensor, edge_masks: EdgeMasks, k: int) -> list[Tensor]:
@@ -137,7 +138,8 @@ def _load_edges(entry, last, indices, weights, bits, bit, HAS_MASK: tl.constexpr
     return column, weight, kept
 
 
-@triton.jit(do_not_specialize=["long_rows", "blocks", "bit", "k"])
+# A stride is 0 for one run, and must not give it a variant of its own.
+@triton.jit(do_not_specialize=["long_rows", "blocks", "bits_stride", "bit", "deg_stride", "k"])
 def _propagate(
     indptr, indices, row_order, long_rows, blocks, weights, bits, bits_stride, bit, deg_inv_sqrt, next_deg_inv_sqrt,
     deg_stride, scaled_z, next_scaled_z, z0, state, states, active, active_stride, halting_weight, halting_bias, h,

@@ -1,6 +1,7 @@
 """GPU kernel of sparse-dense products, all runs in one launch.
 
 * `spmm`: reference `apgcn.ops.sparse.spmm`, compared in `test_spmm_matches_reference`.
+* `sddmm`: reference the PyTorch path of the gradient in `apgcn.ops.sparse`, compared in `tests/ops/test_dense.py`.
 * `sparse_linear`, `sparse_linear_backward`: reference the PyTorch path of `nn.layers.MLP`, compared in
   `test_mlp_over_sparse_features_matches_reference`.
 """
@@ -12,7 +13,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from apgcn.ops.dense import column_sums
 from apgcn.ops.kernels.gpu.csr_blocks import MaskArguments, RowBlocks, is_kept, load_rows
+from apgcn.ops.kernels.gpu.dense import TILE, align
 from apgcn.ops.rng import PackedMask
 from apgcn.ops.sparse import CSRStructure
 
@@ -37,7 +40,7 @@ def spmm(
     bias : (runs, 1, channels)
     hidden_mask : PackedMask of shape (runs, rows, channels), dropout of the result
     """
-    dense = dense.contiguous()
+    dense = align(dense)
     runs, _, channels = dense.shape
     rows = structure.shape[1 if transposed else 0]
     output = dense.new_empty(runs, rows, channels)
@@ -49,8 +52,8 @@ def spmm(
     blocks = RowBlocks.from_csr(csr, channels)
     _spmm[blocks.blocks, runs, triton.cdiv(channels, blocks.sizes["CHANNELS"])](
         csr.indptr, csr.indices, csr.row_order, structure.transpose_permutation, blocks.long_rows,
-        values.contiguous(), 0 if len(values) == 1 else structure.nnz,
-        dense, dense.shape[1], dense if bias is None else bias.contiguous(), output, rows, channels,
+        align(values), 0 if len(values) == 1 else structure.nnz,
+        dense, dense.shape[1], dense if bias is None else align(bias), output, rows, channels,
         value_mask.bits, value_mask.stride, value_mask.drop_threshold, value_mask.scale,
         output_mask.bits, output_mask.stride, output_mask.drop_threshold, output_mask.scale,
         TRANSPOSED=transposed, MASK_KIND=value_mask.kind, HAS_BIAS=bias is not None, HIDDEN_MASK_KIND=output_mask.kind,
@@ -81,7 +84,47 @@ def sparse_linear_backward(
 ) -> tuple[Tensor, Tensor]:
     """Return the gradients of W and b; `mask_scale` is the factor of the activations that dropout kept."""
     gradient = torch.where(hidden > 0, grad_hidden * mask_scale, 0)
-    return spmm(structure, values, feature_mask, gradient, transposed=True), gradient.sum(1, keepdim=True)
+    return spmm(structure, values, feature_mask, gradient, transposed=True), column_sums(gradient)[:, None]
+
+
+def sddmm(structure: CSRStructure, a: Tensor, b: Tensor) -> Tensor:
+    """Return a_i . b_j at every entry (i, j), the product a b' sampled at the entries of a matrix.
+
+    Shapes
+    ------
+    a : (runs, rows, channels)
+    b : (runs, columns, channels)
+    returned : (runs, nnz)
+    """
+    a, b = align(a), align(b)
+    runs, _, channels = a.shape
+    output = a.new_empty(runs, structure.nnz)
+    tile_channels = min(64, triton.next_power_of_2(channels))
+    entries = TILE // tile_channels
+    if structure.nnz:
+        _sddmm[triton.cdiv(structure.nnz, entries), runs](
+            structure.row, structure.col, a, b, output, structure.nnz, *structure.shape, channels,
+            ENTRIES=entries, CHANNELS=tile_channels, num_warps=4,
+        )  # fmt: skip
+    return output
+
+
+@triton.jit
+def _sddmm(row, col, a, b, output, nnz, rows, columns, channels, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr):
+    run = tl.program_id(1).to(tl.int64)
+    entry = tl.program_id(0) * ENTRIES + tl.arange(0, ENTRIES)
+    valid_entry = entry < nnz
+    i = tl.load(row + entry, mask=valid_entry, other=0)
+    j = tl.load(col + entry, mask=valid_entry, other=0)
+    a += run * rows * channels
+    b += run * columns * channels
+    total = tl.zeros((ENTRIES, CHANNELS), tl.float32)
+    for start in range(0, channels, CHANNELS):
+        channel = start + tl.arange(0, CHANNELS)
+        valid = valid_entry[:, None] & (channel < channels)[None, :]
+        a_rows = tl.load(a + i[:, None] * channels + channel[None, :], mask=valid, other=0.0)
+        total += a_rows * tl.load(b + j[:, None] * channels + channel[None, :], mask=valid, other=0.0)
+    tl.store(output + run * nnz + entry, tl.sum(total, axis=1), mask=valid_entry)
 
 
 @triton.jit
@@ -102,7 +145,8 @@ def _load_entries(
     return column, value, kept
 
 
-@triton.jit(do_not_specialize=["long_rows"])
+# The stride is 0 for one run, and must not give it a variant of its own.
+@triton.jit(do_not_specialize=["long_rows", "values_stride"])
 def _spmm(
     indptr, indices, row_order, permutation, long_rows,
     values, values_stride, dense, dense_rows, bias, output, rows, channels,
