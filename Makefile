@@ -21,7 +21,7 @@ test-slow: .venv/installed-dev
 	$(PYTHON) -m venv .venv
 
 .venv/installed: pyproject.toml constraints.txt | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[report,tune,fast]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[report,tune]"
 	touch $@
 
 .venv/installed-dev: pyproject.toml constraints.txt | .venv/bin/python

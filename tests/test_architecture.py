@@ -3,7 +3,9 @@
 import ast
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -78,10 +80,39 @@ def test_every_package_is_in_the_order():
 
 def test_import_apgcn_is_quick_and_imports_little():
     """Nothing is imported before it is used: not even torch."""
-    code = (
-        "import sys, apgcn; print(sorted({'torch', 'scipy', 'rich', 'typer', 'pooch', 'requests'} & set(sys.modules)))"
-    )
+    heavy = {"torch", "numba", "scipy", "rich", "typer", "pooch", "requests"}
+    code = f"import sys, apgcn; print(sorted({heavy} & set(sys.modules)))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_numba_is_imported_with_the_first_kernel():
+    code = (
+        "import sys, apgcn, torch; [getattr(apgcn, name) for name in apgcn.__all__]; print('numba' in sys.modules); "
+        "apgcn.ops.dispatch.kernels_for_device(torch.device('cpu')); print('numba' in sys.modules)"
+    )
+    printed = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    assert printed == ["False", str(find_spec("numba") is not None)]
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "python", "expected"),
+    [
+        ("linux", "x86_64", "3.11", True),
+        ("linux", "aarch64", "3.15", True),
+        ("darwin", "arm64", "3.13", True),
+        ("win32", "AMD64", "3.12", True),
+        ("linux", "x86_64", "3.16", False),
+        ("linux", "riscv64", "3.12", False),
+        ("darwin", "x86_64", "3.12", False),
+    ],
+)
+def test_numba_is_installed_where_it_has_builds(system, machine, python, expected):
+    requirements = pytest.importorskip("packaging.requirements")
+    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    (numba,) = (requirements.Requirement(text) for text in dependencies if text.startswith("numba"))
+    platform = {"sys_platform": system, "platform_machine": machine, "python_version": python}
+    assert numba.marker.evaluate({**platform, "platform_python_implementation": "CPython"}) is expected
+    assert not numba.marker.evaluate({**platform, "platform_python_implementation": "PyPy"})
 
 
 def test_every_public_name_can_be_imported():

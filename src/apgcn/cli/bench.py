@@ -144,7 +144,7 @@ def _show(measured: Mapping[str, Any]) -> None:
     ):
         console.print(escape('the comparison needs PyTorch Geometric: pip install "apgcn[pyg]"'))
     if measured["device"] == "cpu" and "numba" not in measured["versions"]:
-        console.print(escape('numba, which makes this faster, is not installed: pip install "apgcn[fast]"'))
+        console.print("numba, which makes this faster, is not installed: pip install numba")
     if not measured["targets"]:
         return
     table = Table("target", "measured", "must", "aim", "verdict")
