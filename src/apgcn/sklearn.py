@@ -59,6 +59,8 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         Seed of the split and of the initialisations; None is 0.
     device : str
         cpu, cuda or cuda:N.
+    threads : int or None
+        Maximum number of CPU threads; None: the cores that this process may use. The results do not depend on it.
 
     Attributes
     ----------
@@ -102,6 +104,7 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         ensemble_size: int = 1,
         random_state: int = 0,
         device: str = "cpu",
+        threads: int | None = None,
     ):
         self.graph = graph
         self.penalty = penalty
@@ -118,6 +121,7 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         self.ensemble_size = ensemble_size
         self.random_state = random_state
         self.device = device
+        self.threads = threads
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -178,12 +182,21 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         training = TrainingConfig(
             learning_rate=self.learning_rate, l2=self.l2, patience=self.patience, max_epochs=self.max_epochs
         )
-        return fit(graph, split, model, training, ensemble_size=self.ensemble_size, seed=seed, device=self.device)
+        return fit(
+            graph,
+            split,
+            model,
+            training,
+            ensemble_size=self.ensemble_size,
+            seed=seed,
+            device=self.device,
+            threads=self.threads,
+        )
 
     def _set_model(self, model: TrainedModel, graph: Graph) -> None:
         """Set the fitted attributes; `predict` gives the same bits after `fit` and after `load`."""
         self._model, self._graph = model, graph
-        self._predictions = model.predict(graph, device=self.device)
+        self._predictions = model.predict(graph, device=self.device, threads=self.threads)
         self.steps_, self.remainder_ = self._predictions.steps, self._predictions.remainder
         stopping = model.split.stopping
         probabilities, labels = self._predictions.probabilities[stopping], graph.labels[stopping]
@@ -232,7 +245,7 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         num_nodes = features.shape[0]
         labels = np.full(num_nodes, UNLABELLED)
         graph = Graph(_check_adjacency(adjacency, num_nodes), features=features, labels=labels)
-        return self._model.predict(graph, device=self.device)
+        return self._model.predict(graph, device=self.device, threads=self.threads)
 
     def save(self, folder: str | Path) -> None:
         """Write a new folder for `APGCNClassifier.load` and `apgcn predict`."""
@@ -241,14 +254,21 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         save_model(Path(folder), ModelBundle(self._model, self._graph, feature_names=names))
 
     @classmethod
-    def load(cls, folder: str | Path, *, graph: Graph | None = None, device: str = "cpu") -> APGCNClassifier:
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        graph: Graph | None = None,
+        device: str = "cpu",
+        threads: int | None = None,
+    ) -> APGCNClassifier:
         """Load a fitted classifier; its classes are strings. The parameter `graph` has to be passed again."""
         bundle = load_model(Path(folder))
         model = bundle.model
         values = {**vars(model.config), **vars(model.training)}
         values |= {"ensemble_size": model.ensemble_size, "random_state": model.split.seed}
         parameters = {name: values[name] for name in cls().get_params() if name in values}
-        classifier = cls(graph=graph, device=device, **parameters)
+        classifier = cls(graph=graph, device=device, threads=threads, **parameters)
         classifier.classes_ = np.array(model.class_names)
         classifier.n_features_in_ = 1 if graph is not None else model.num_features
         classifier._has_encoding = bundle.encoding is not None

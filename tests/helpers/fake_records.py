@@ -65,6 +65,6 @@ def add_fake_records(
 
 
 def results_without_times(store: Store | Path) -> dict[str, dict]:
-    """The records of a store as JSON values, without the times."""
+    """The records of a store as JSON values, without the times and the threads, which depend on the executor."""
     records = (store if isinstance(store, Store) else Store(store)).records
-    return {key: {**record.to_json(), "seconds": None} for key, record in records.items()}
+    return {key: {**record.to_json(), "seconds": None, "threads": None} for key, record in records.items()}

@@ -1,7 +1,7 @@
 """Executors: run a function on every item, in this process or in several; see `ray_executor` for other machines.
 
 An executor yields the outcomes in the order in which the items finish. It takes an item only when it can begin with it,
-because taking one may claim it.
+because taking one may claim it. It also chooses the number of threads of an item, by `kernel_threads` around the call.
 
 `ProcessExecutor` starts its own processes instead of using `concurrent.futures.ProcessPoolExecutor` or loky. Neither
 reports the progress of an item, and the former names neither the exit status of a worker that died nor, before Python
@@ -25,6 +25,7 @@ from typing import Any, Protocol, TypeVar
 from apgcn._utils.process import TERMINATION_SIGNALS
 from apgcn.benchmark.config import RunConfig
 from apgcn.errors import ApgcnError, WorkerDied
+from apgcn.ops.threads import kernel_threads, resolve_threads
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -55,9 +56,18 @@ class Executor(Protocol):
 
 
 class SerialExecutor:
-    """One item after the other, in this process."""
+    """One item after the other, in this process.
+
+    Parameters
+    ----------
+    threads : int, optional
+        See `apgcn.train`.
+    """
 
     workers = 1
+
+    def __init__(self, *, threads: int | None = None):
+        self._threads = threads
 
     def call(self, function: Callable[..., Outcome], run_config: RunConfig, **arguments: Any) -> Outcome:
         """Call a function with a run configuration."""
@@ -71,7 +81,9 @@ class SerialExecutor:
     ) -> Generator[tuple[Item, Outcome], None, None]:
         """Call a function with every item; `on_progress` is called with the fraction of an item that is done."""
         for item in items:
-            yield item, function(item, lambda fraction, item=item: on_progress(item, fraction))  # type: ignore[misc]
+            with kernel_threads(resolve_threads(self._threads)):
+                outcome = function(item, lambda fraction, item=item: on_progress(item, fraction))  # type: ignore[misc]
+            yield item, outcome
 
 
 class ProcessExecutor:
@@ -83,10 +95,13 @@ class ProcessExecutor:
     ----------
     workers : int
         Number of processes.
+    threads : int, optional
+        Number of threads of each; default: the cores that this process may use, divided by the workers.
     """
 
-    def __init__(self, workers: int):
+    def __init__(self, workers: int, *, threads: int | None = None):
         self.workers = workers
+        self._threads = threads
 
     def call(self, function: Callable[..., Outcome], run_config: RunConfig, **arguments: Any) -> Outcome:
         """Call a function with a run configuration, in this process."""
@@ -99,14 +114,14 @@ class ProcessExecutor:
         on_progress: Callable[[Item, float], None],
     ) -> Generator[tuple[Item, Outcome], None, None]:
         """Call a function, which must be importable by name, with every item; see `Executor.run`."""
-        waiting = iter(items)
+        waiting, threads = iter(items), resolve_threads(self._threads, workers=self.workers)
         idle: list[_Worker] = []
         busy: dict[Connection, tuple[_Worker, Item]] = {}
         try:
             while True:
                 while len(busy) < self.workers and (item := next(waiting, None)) is not None:
                     with _defer_signals():  # no worker is started that nobody would end
-                        worker = idle.pop() if idle else _Worker(function)
+                        worker = idle.pop() if idle else _Worker(function, threads)
                         busy[worker.pipe] = worker, item
                     worker.send(item)
                 if not busy:
@@ -129,10 +144,10 @@ class ProcessExecutor:
 class _Worker:
     """A worker process, as its parent sees it."""
 
-    def __init__(self, function: Callable[[Any, ReportProgress], Any]):
+    def __init__(self, function: Callable[[Any, ReportProgress], Any], threads: int):
         context = multiprocessing.get_context("spawn")  # a fork would copy the threads of PyTorch and CUDA
         self.pipe, child_pipe = context.Pipe()
-        self.process = context.Process(target=_serve, args=(function, child_pipe), daemon=True)
+        self.process = context.Process(target=_serve, args=(function, threads, child_pipe), daemon=True)
         self.process.start()
         child_pipe.close()
 
@@ -191,7 +206,7 @@ def _defer_signals() -> Iterator[None]:
             signal.raise_signal(number)
 
 
-def _serve(function: Callable[[Any, ReportProgress], Any], pipe: Connection) -> None:
+def _serve(function: Callable[[Any, ReportProgress], Any], threads: int, pipe: Connection) -> None:
     """Main loop of a worker process: receive an item, send its outcome."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which kills its workers
     if hasattr(signal, "pthread_sigmask"):
@@ -203,7 +218,8 @@ def _serve(function: Callable[[Any, ReportProgress], Any], pipe: Connection) -> 
         except EOFError:
             return
         try:
-            outcome = "outcome", function(item, rate_limited(lambda fraction: pipe.send(("progress", fraction))))
+            with kernel_threads(threads):
+                outcome = "outcome", function(item, rate_limited(lambda fraction: pipe.send(("progress", fraction))))
         except (ApgcnError, OSError) as error:
             outcome = "user error", str(error)
         except Exception:

@@ -1,9 +1,9 @@
 """Executor that trains run batches as tasks of a Ray cluster, or of one that is started on this machine.
 
-A run batch is a task. It requests a CPU and the memory that its runs are estimated to need, or that fraction of a GPU;
-its graph is sent once to every machine that needs it, through Ray's object store; its records come back and are stored
-by this process, so that no other machine needs the store's folder. When a task's machine or process dies, the run batch
-is submitted again, up to `RETRIES` times.
+A run batch is a task. It requests a CPU for each of its threads, by default one, and the memory that its runs are
+estimated to need, or that fraction of a GPU; its graph is sent once to every machine that needs it, through Ray's
+object store; its records come back and are stored by this process, so that no other machine needs the store's folder.
+When a task's machine or process dies, the run batch is submitted again, up to `RETRIES` times.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from apgcn.benchmark.records import PlannedBatch
 from apgcn.benchmark.worker import cleaned_graph
 from apgcn.errors import ApgcnError, InvalidInput, MissingDevice, MissingPackage, NoCluster, WorkerDied
 from apgcn.ops.devices import parse_device
+from apgcn.ops.threads import requested_threads
 
 RETRIES = 3  # after the first attempt
 POLL_SECONDS = 0.5
@@ -53,6 +54,8 @@ class RayExecutor:
         "cpu" or "cuda", on the machines of the cluster.
     cpus : int, optional
         Number of CPUs of a cluster that is started here; default: all of the machine.
+    threads : int, optional
+        Number of CPUs and of threads of a task, at most the CPUs of the largest machine; default: APGCN_THREADS or 1.
 
     Raises
     ------
@@ -66,14 +69,22 @@ class RayExecutor:
 
     workers = 1  # Ray divides the memory of a machine among its tasks
 
-    def __init__(self, address: str | None = None, *, device: str = "cpu", cpus: int | None = None):
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        device: str = "cpu",
+        cpus: int | None = None,
+        threads: int | None = None,
+    ):
+        self._threads = requested_threads(threads) or 1
         self._ray = import_ray()
         self._device = parse_device(device).type
         if device not in ("cpu", "cuda"):
             raise InvalidInput(f"on a Ray cluster the device must be cpu or cuda, any of its GPUs, got {device}.")
         self._graphs: dict[str, Any] = {}
         self._estimates: dict[RunConfig, MemoryEstimate] = {}
-        self._requested_bytes: dict[Any, int] = {}  # of every task that is not done
+        self._requested: dict[Any, dict[str, Any]] = {}  # resources of every task that is not done
         self._machine_seen = time.monotonic()  # when there was last a machine
         self._is_owner = connect(self._ray, address, cpus)
         self._head = HeadMonitor(self._ray.get_runtime_context().gcs_address)
@@ -202,7 +213,9 @@ class RayExecutor:
     @property
     def _max_running(self) -> int:
         """Number of tasks that are submitted: enough that no machine idles, and that an autoscaler sees the demand."""
-        return max(4, 2 * (self._count("CPU") if self._device == "cpu" else BATCHES_PER_GPU * self._count("GPU")))
+        if self._device == "cuda":
+            return max(4, 2 * BATCHES_PER_GPU * self._count("GPU"))
+        return max(4, 2 * self._count("CPU") // self._threads_per_task)
 
     def _count(self, resource: str) -> int:
         return int(self._ray.cluster_resources().get(resource, 0))
@@ -210,28 +223,39 @@ class RayExecutor:
     def _submit(self, function: Callable, batch: PlannedBatch, progress_actor: Any) -> Any:
         resources = self.resources_for(batch)
         remote = self._ray.remote(run_task).options(max_retries=0, **resources)
-        arguments = {"function": function, "progress_actor": progress_actor}
+        arguments = {"function": function, "cpus": resources["num_cpus"], "progress_actor": progress_actor}
         task = remote.remote(*self._common_arguments(batch.run_config), train_with_progress, batch, arguments)
-        self._requested_bytes[task] = resources.get("memory", 0)
+        self._requested[task] = resources
         return task
 
     def resources_for(self, batch: PlannedBatch) -> dict[str, Any]:
-        """Resources of a task, as Ray names them; at most the memory of the largest machine, or it would never run."""
+        """Resources of a task, as Ray names them; at most those of the largest machine, or it would never run."""
         estimate = self._estimate(batch.run_config)
         memory = estimate.shared + len(batch.runs) * estimate.per_run
         if self._device == "cuda":
             return {"num_cpus": 1, "num_gpus": gpu_fraction(memory, estimate.device)}
-        return {"num_cpus": 1, "memory": min(memory + PROCESS_BYTES, self._largest_memory())}
+        return {
+            "num_cpus": self._threads_per_task,
+            "memory": min(memory + PROCESS_BYTES, self._largest("memory")),
+        }
 
     def _oversized(self, running: Iterable[Any]) -> list[Any]:
-        """Tasks that requested more memory than any machine has now that a larger one is gone."""
-        largest = self._largest_memory()
-        self._requested_bytes = {task: self._requested_bytes[task] for task in running}
-        return [task for task, memory in self._requested_bytes.items() if memory > largest]
+        """Tasks that requested more memory or CPUs than any machine has now that a larger one is gone."""
+        memory, cpus = self._largest("memory"), self._largest("CPU")
+        self._requested = {task: self._requested[task] for task in running}
+        return [
+            task
+            for task, resources in self._requested.items()
+            if resources.get("memory", 0) > memory or resources["num_cpus"] > max(1, cpus)
+        ]
 
-    def _largest_memory(self) -> int:
-        """Memory of the largest machine, in bytes."""
-        return max((int(node["Resources"].get("memory", 0)) for node in self._nodes), default=0)
+    @property
+    def _threads_per_task(self) -> int:
+        return max(1, min(self._threads, self._largest("CPU")))
+
+    def _largest(self, resource: str) -> int:
+        """The most that any machine has of a resource; memory is in bytes."""
+        return max((int(node["Resources"].get(resource, 0)) for node in self._nodes), default=0)
 
     @property
     def _nodes(self) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from apgcn.benchmark.worker import cache_graph, cleaned_graph
 from apgcn.data.graph import Graph
 from apgcn.errors import ApgcnError, InvalidInput
 from apgcn.ops.devices import available_memory, resolve_device
+from apgcn.ops.threads import kernel_threads, resolve_threads
 from apgcn.training.batching import bytes_per_run
 
 BATCHES_PER_GPU = 4  # more run batches at once only slow each other down
@@ -90,7 +91,12 @@ def call_and_estimate(
 
 
 def train_with_progress(
-    batch: PlannedBatch, *, function: Callable[[PlannedBatch, ReportProgress], Outcome], progress_actor: Any
+    batch: PlannedBatch,
+    *,
+    function: Callable[[PlannedBatch, ReportProgress], Outcome],
+    cpus: int,
+    progress_actor: Any,
 ) -> Outcome:
-    """Call the function with a run batch; its progress goes to the actor."""
-    return function(batch, rate_limited(lambda fraction: progress_actor.set.remote(batch.key, fraction)))
+    """Call the function with a run batch, with a thread for each CPU of the task; its progress goes to the actor."""
+    with kernel_threads(resolve_threads(cpus)):
+        return function(batch, rate_limited(lambda fraction: progress_actor.set.remote(batch.key, fraction)))

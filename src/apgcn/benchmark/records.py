@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Self, TypeGuard, get_args
 
@@ -48,7 +48,8 @@ class Record(JSONRecord):
 
     The accuracies are those of the best weights; null where the split has no such nodes. `steps_histogram` counts nodes
     by K = 1..T. The K of every node is row `steps_row` of the array in `steps_file`. `seconds` is the run's fraction of
-    the time of its run batch, by epochs; `batch_runs` counts the runs that trained together.
+    the time of its run batch, by epochs; `batch_runs` counts the runs that trained together. `threads` is the maximum
+    number of threads on a CPU; null on a GPU, and missing in older records, whose runs had one.
     """
 
     key: str
@@ -75,6 +76,7 @@ class Record(JSONRecord):
     hardware: str
     versions: Mapping[str, str]
     command: str
+    threads: int | None = None
 
     @cached_property
     def run_config(self) -> RunConfig:
@@ -107,7 +109,7 @@ class Record(JSONRecord):
         batch_runs: int,
         provenance: Mapping[str, Any],
     ) -> Record:
-        """The record of a training result. `provenance` has the device, hardware, versions and command."""
+        """The record of a training result. `provenance` has the device, hardware, threads, versions and command."""
         accuracies: dict[str, Any] = {
             f"{name}_accuracy": _none_for_nan(result.accuracy(getattr(result.run.split, name))) for name in SET_NAMES
         }
@@ -153,7 +155,8 @@ class GraphRecord(JSONRecord):
 class TimingRecord(JSONRecord):
     """Time of an epoch: medians over epochs, in milliseconds, for all runs of a run batch together.
 
-    An epoch is a training step and an evaluation. `epoch_low` and `epoch_high` are its quartiles.
+    An epoch is a training step and an evaluation. `epoch_low` and `epoch_high` are its quartiles. `threads` is as in
+    `Record`.
     """
 
     key: str
@@ -171,6 +174,7 @@ class TimingRecord(JSONRecord):
     hardware: str
     versions: Mapping[str, str]
     command: str
+    threads: int | None = None
 
     @cached_property
     def run_config(self) -> RunConfig:
@@ -242,8 +246,12 @@ def check_key(key: str, expected: str, *, model: str) -> None:
 
 
 def parse_fields(record_class: Any, line: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a record class, from a JSON object, each checked."""
-    return {field.name: _parse_field(field.name, str(field.type), line) for field in fields(record_class)}
+    """The fields of a record class, from a JSON object, each checked; one that older records lack may be missing."""
+    return {
+        field.name: _parse_field(field.name, str(field.type), line)
+        for field in fields(record_class)
+        if field.name in line or field.default is MISSING
+    }
 
 
 def _parse_field(name: str, annotation: str, line: Mapping[str, Any]) -> Any:

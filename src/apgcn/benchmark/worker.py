@@ -22,7 +22,8 @@ from apgcn.data.graph import Graph
 from apgcn.data.splits import split_for_test, split_for_validation
 from apgcn.data.transforms import clean
 from apgcn.ops.device_graph import DeviceGraph
-from apgcn.ops.devices import hardware, resolve_device, single_thread
+from apgcn.ops.devices import hardware, resolve_device
+from apgcn.ops.threads import kernel_threads, resolve_threads
 from apgcn.training.cuda_graphs import measure_ms, side_stream
 from apgcn.training.outputs import versions
 from apgcn.training.runs import Run
@@ -64,7 +65,7 @@ class TrainedBatch(NamedTuple):
 def train_planned_batch(
     batch: PlannedBatch, report: Callable[[float], None], *, device: str, command: str
 ) -> TrainedBatch:
-    """Train a planned run batch.
+    """Train a planned run batch, with the threads that the executor has chosen by `kernel_threads`.
 
     Parameters
     ----------
@@ -78,13 +79,14 @@ def train_planned_batch(
     torch_device = resolve_device(device)
     model, training = batch.run_config.configs
     runs = [run_from_key(key) for key in batch.keys]
-    with single_thread():
+    threads = resolve_threads()
+    with kernel_threads(threads):
         graph = _device_graph(batch.run_config.dataset, torch_device)
         started = time.perf_counter()
         results = train_batch(graph, runs, model, training, lambda progress: report(progress.fraction))
         seconds = time.perf_counter() - started
     epochs = sum(result.epochs for result in results)
-    origin = provenance(torch_device, command)
+    origin = provenance(torch_device, command, threads=threads)
     records = [
         Record.from_result(
             key,
@@ -110,16 +112,22 @@ def run_from_key(key: RunKey) -> Run:
     return Run(split, init=key.init, dataset=run_config.dataset)
 
 
-def provenance(device: torch.device, command: str) -> dict[str, Any]:
-    """Device, hardware, versions and command of a record."""
-    return {"device": str(device), "hardware": hardware(device), "versions": versions(), "command": command}
+def provenance(device: torch.device, command: str, *, threads: int) -> dict[str, Any]:
+    """Device, hardware, threads, versions and command of a record."""
+    return {
+        "device": str(device),
+        "hardware": hardware(device),
+        "threads": threads if device.type == "cpu" else None,
+        "versions": versions(),
+        "command": command,
+    }
 
 
 def time_epoch(run_config: RunConfig, *, device: str, command: str) -> TimingRecord:
-    """Measure the epochs of the first run of a run configuration."""
+    """Measure the epochs of the first run of a run configuration, on one thread of a CPU."""
     torch_device = resolve_device(device)
     model, training = run_config.configs
-    with single_thread(), side_stream(torch_device):
+    with kernel_threads(1), side_stream(torch_device):
         trainer = BatchedTrainer(
             DeviceGraph.from_graph(cleaned_graph(run_config.dataset), device=torch_device),
             [run_from_key(key) for key in run_config.first_runs(1)],
@@ -141,7 +149,7 @@ def time_epoch(run_config: RunConfig, *, device: str, command: str) -> TimingRec
         epoch_ms=float(np.median(times.sum(axis=1))),
         epoch_low=float(low),
         epoch_high=float(high),
-        **provenance(torch_device, command),
+        **provenance(torch_device, command, threads=1),
     )
 
 

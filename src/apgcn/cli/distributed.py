@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from apgcn._utils.atomic import PARTIAL_PREFIX
 from apgcn._utils.formatting import pluralize
 from apgcn.cli import render
-from apgcn.cli.options import GraphFiles
+from apgcn.cli.options import GraphFiles, log_fewer_threads
 from apgcn.cli.progress import log
 from apgcn.errors import ApgcnError, InvalidInput, RankDied
 
@@ -58,6 +58,7 @@ def fit_on_ranks(
     test_size: float,
     seed: int,
     device: str,
+    threads: int | None,
     partition: str,
     out: Path,
     as_json: bool,
@@ -81,6 +82,7 @@ def fit_on_ranks(
     checkpoint = checkpoint_path(out)
     with _connect(device, checkpoint, task=["the user's graph", partition, schema.directed]) as comm:
         check_shared_folder(comm, out)
+        num_threads = _resolve_threads(comm, threads)
         started = time.perf_counter()
         source = comm.run_collectively(lambda: _graph_source(files, schema, quiet=comm.rank > 0))
         split = comm.run_collectively(lambda: stratified_split(source.labels, test_size=test_size, seed=seed))
@@ -97,6 +99,7 @@ def fit_on_ranks(
                 model_config,
                 training,
                 partition=partition,
+                threads=num_threads,
                 checkpoint=checkpoint,
                 progress=report,
                 notify=notify,
@@ -106,7 +109,8 @@ def fit_on_ranks(
             checkpoint.unlink(missing_ok=True)  # all runs have diverged: there is nothing to resume
         sharded_model = build_trained_model(comm, result, source.class_names, source.num_features)
         metrics = sharded_model.model.metrics
-        metrics |= {"seconds": seconds, "trials": [], "traffic": traffic_by_rank(comm, result)}
+        metrics |= {"seconds": seconds, "threads": num_threads if comm.device.type == "cpu" else None}
+        metrics |= {"trials": [], "traffic": traffic_by_rank(comm, result)}
         (steps_mean,) = comm.all_reduce(result.output.steps.double().mean(0).sum()[None] / source.num_nodes)
         with shared_folder(comm, out) as folder:
             comm.run_collectively(lambda: write_predictions_of_rank(comm, folder, source, result, sharded_model))
@@ -142,6 +146,7 @@ def train_on_ranks(
     overrides: dict[str, Any],
     seed: int,
     device: str,
+    threads: int | None,
     partition: str,
     out: Path,
     as_json: bool,
@@ -161,6 +166,7 @@ def train_on_ranks(
     checkpoint = checkpoint_path(out)
     with _connect(device, checkpoint, task=[dataset, partition, False]) as comm:
         check_shared_folder(comm, out)
+        num_threads = _resolve_threads(comm, threads)
         started = time.perf_counter()
         graph = comm.run_collectively(lambda: clean(load(dataset)))
         runs = benchmark_runs(graph, 1, seed=seed)
@@ -172,6 +178,7 @@ def train_on_ranks(
                 model_config,
                 training,
                 partition=partition,
+                threads=num_threads,
                 checkpoint=checkpoint,
                 progress=report,
                 notify=_notify_on_rank_0(comm),
@@ -180,7 +187,9 @@ def train_on_ranks(
         results = gather_results(comm, result, graph.labels)
         traffic = traffic_by_rank(comm, result)
         if comm.rank == 0:
-            summary = summarize(results, model_config, training, device=comm.device, seconds=seconds)
+            summary = summarize(
+                results, model_config, training, device=comm.device, threads=num_threads, seconds=seconds
+            )
             summary |= {"ranks": comm.size, "traffic": traffic}
             summary["preset"] = preset or presets_for(model, dataset)[0]
         with shared_folder(comm, out) as folder:
@@ -220,6 +229,16 @@ def _connect(device: str, checkpoint: Path, *, task: list[Any]) -> Iterator[Comm
         except ApgcnError as error:
             error.quiet = comm.rank > 0
             raise
+
+
+def _resolve_threads(comm: Communicator, threads: int | None) -> int:
+    """The number of threads of this rank; rank 0 logs a line if it is less than requested."""
+    from apgcn.distributed.train import rank_threads
+
+    resolved = rank_threads(comm, threads)
+    if comm.rank == 0:
+        log_fewer_threads(threads, resolved)
+    return resolved
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apgcn.cli.options import OUTPUT, AsJSON
+from apgcn.cli.options import OUTPUT, AsJSON, Threads, resolve_threads_option
 from apgcn.cli.predict import ModelFolder
 from apgcn.cli.progress import log
 from apgcn.errors import InvalidInput
@@ -25,20 +25,24 @@ def explain(
         str | None,
         typer.Option(help="Numbers separated by commas: train with each penalty, and plot accuracy against cost."),
     ] = None,
+    threads: Threads = None,
     as_json: AsJSON = False,
 ) -> None:
     """Write a page for the browser, offline: the graph, the steps of its nodes, and what each node received."""
     from apgcn._utils.atomic import resolve_output_file
     from apgcn.inference.bundle import load_model
     from apgcn.inference.halting_benchmark import penalty_curve
+    from apgcn.ops.threads import kernel_threads
     from apgcn.report.explain.html import write_explanation
     from apgcn.report.explain.payload import build_payload, check_explainable
 
     path = resolve_output_file(html, option="--html", example="steps.html", protected=[model_folder])
+    num_threads = resolve_threads_option(threads)
     bundle = load_model(model_folder)
     check_explainable(bundle, node=node)
-    points = [] if penalties is None else penalty_curve(bundle, _parse_penalties(penalties), callback=_log_point)
-    payload = build_payload(bundle, node=node, curve=points)
+    with kernel_threads(num_threads):
+        points = [] if penalties is None else penalty_curve(bundle, _parse_penalties(penalties), callback=_log_point)
+        payload = build_payload(bundle, node=node, curve=points)
     write_explanation(path, payload)
     summary = {"drawn": len(payload["ids"]), "nodes": payload["num_nodes"], "out": str(html)}
     if as_json:

@@ -32,7 +32,9 @@ from apgcn.cli.options import (
     Penalty,
     Seed,
     SetValues,
+    Threads,
     parse_overrides,
+    resolve_threads_option,
     split_names,
 )
 from apgcn.cli.progress import log, log_all
@@ -109,6 +111,7 @@ def fit(
     ] = 1,
     seed: Seed = 0,
     device: Device = "cpu",
+    threads: Threads = None,
     distributed: Distributed = False,
     partition: Partition = "auto",
     out: Annotated[Path | None, typer.Option(help="New folder of the model.", rich_help_panel=OUTPUT)] = None,
@@ -120,12 +123,14 @@ def fit(
     """
     from apgcn._utils.validation import check_int
     from apgcn.models.registry import config_class
+    from apgcn.ops.threads import requested_threads
     from apgcn.training.runs import MAX_RUNS
 
     config_class(model)
     check_int("ensemble", ensemble_size, maximum=MAX_RUNS)
     check_int("seed", seed, minimum=0)
     check_int("tune", trials, minimum=0)
+    requested_threads(threads)
     schema = TableSchema(
         label=label,
         id=id_column,
@@ -150,7 +155,8 @@ def fit(
     _check_test_size(test_size)
     overrides = parse_overrides(set_values or [], model=model, penalty=penalty, max_steps=max_steps)
     common: dict[str, Any] = {"model": model, "overrides": overrides, "ensemble_size": ensemble_size}
-    common |= {"test_size": test_size, "seed": seed, "device": device, "out": out, "as_json": as_json}
+    common |= {"test_size": test_size, "seed": seed, "device": device, "threads": threads}
+    common |= {"out": out, "as_json": as_json}
     if distributed:
         fit_on_ranks(files, schema, partition=partition, **common)
     else:
@@ -168,6 +174,7 @@ def _fit(
     test_size: float,
     seed: int,
     device: str,
+    threads: int | None,
     out: Path,
     as_json: bool,
 ) -> None:
@@ -178,6 +185,7 @@ def _fit(
     from apgcn.inference.splits import missing_class_notes, stratified_split
     from apgcn.models.registry import config_class
     from apgcn.ops.devices import resolve_device
+    from apgcn.ops.threads import kernel_threads
     from apgcn.training.config import configs_from_values
 
     if files.edges is not None and files.nodes is None:
@@ -187,8 +195,9 @@ def _fit(
     if not config_class(model).has_weights:
         raise InvalidInput(f"--model must be a model with weights that can be saved, but {model} has no weights.")
     torch_device = resolve_device(device)
+    num_threads = resolve_threads_option(threads)
     model_config, training = configs_from_values(model, overrides)
-    with new_folder(out) as folder:
+    with new_folder(out) as folder, kernel_threads(num_threads):
         loaded = files.read(schema)
         graph = replace(loaded.graph, name=out.name or "graph")
         split = stratified_split(graph.labels, test_size=test_size, seed=seed)
@@ -210,6 +219,7 @@ def _fit(
                 progress=report,
             )
         trained.metrics["seconds"] = time.perf_counter() - started
+        trained.metrics["threads"] = num_threads if torch_device.type == "cpu" else None
         trained.metrics["trials"] = [
             {
                 "hyperparameters": trial.hyperparameters,

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apgcn.cli.progress import log_all
+from apgcn._utils.formatting import pluralize
+from apgcn.cli.progress import log, log_all
 from apgcn.errors import InvalidInput, UnknownName
 
 if TYPE_CHECKING:
@@ -94,7 +95,14 @@ Address = Annotated[
 Workers = Annotated[
     int | None,
     typer.Option(
-        help="Number of worker processes with one thread each; default: 1, or all CPUs that Ray has.",
+        help="Number of worker processes; default: 1, or all CPUs that Ray has.",
+        rich_help_panel=TRAINING,
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        help="Threads of each worker; default: the cores that this process may use, divided by the workers.",
         rich_help_panel=TRAINING,
     ),
 ]
@@ -222,12 +230,45 @@ class GraphFiles:
 # --- runs of a benchmark ---
 
 
+def resolve_threads_option(threads: int | None, *, workers: int = 1) -> int:
+    """The number of threads of each worker for --threads; one line on standard error if it is less than requested.
+
+    Raises as `resolve_threads`.
+    """
+    from apgcn.ops.threads import resolve_threads
+
+    resolved = resolve_threads(threads, workers=workers)
+    log_fewer_threads(threads, resolved)
+    return resolved
+
+
+def log_fewer_threads(threads: int | None, resolved: int) -> None:
+    """Log a line if more threads were requested, by --threads or APGCN_THREADS, than are used."""
+    from apgcn.ops.threads import VARIABLE, available_cores, requested_threads
+
+    requested, cores = requested_threads(threads), available_cores()
+    if requested is not None and requested > resolved:
+        name = VARIABLE if threads is None else "--threads"
+        divided = ", which its workers share" if resolved < cores else ""
+        log(
+            f"{name} {requested} is more than there are cores, so {pluralize(resolved, 'thread')} will be used: "
+            f"this process may use {pluralize(cores, 'core')}{divided}."
+        )
+
+
 def check_run_options(
-    *, runs: int, device: str, workers: int | None, executor: str = "local", address: str | None = None
+    *,
+    runs: int,
+    device: str,
+    workers: int | None,
+    threads: int | None,
+    executor: str = "local",
+    address: str | None = None,
 ) -> None:
     """Raise unless so many runs can be trained on the device by these workers."""
     from apgcn._utils.validation import check_int
     from apgcn.ops.devices import parse_device, resolve_device
+    from apgcn.ops.threads import requested_threads
     from apgcn.training.runs import MAX_RUNS
 
     check_int("runs", runs, maximum=MAX_RUNS)
@@ -244,6 +285,9 @@ def check_run_options(
     if workers is not None:
         check_int("workers", workers, maximum=1024)
     (resolve_device if executor == "local" else parse_device)(device)
+    requested_threads(threads)
+    if executor == "local":
+        resolve_threads_option(threads, workers=workers or 1)
 
 
 def command_text(*arguments: str, **options: str | int | None) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apgcn._utils.formatting import pluralize
-from apgcn.cli.options import DATA, OUTPUT, AsJSON, Device, GraphFiles, GraphPath
+from apgcn.cli.options import DATA, OUTPUT, AsJSON, Device, GraphFiles, GraphPath, Threads, resolve_threads_option
 from apgcn.cli.progress import log_all
 from apgcn.errors import InvalidInput, UnknownName
 
@@ -52,6 +52,7 @@ def predict(
         typer.Option("--probabilities", help="Also write the probability of every class.", rich_help_panel=OUTPUT),
     ] = False,
     device: Device = "cpu",
+    threads: Threads = None,
     as_json: AsJSON = False,
 ) -> None:
     """Predict the class of every node: a table of id, prediction, its probability and the number of steps.
@@ -62,6 +63,7 @@ def predict(
     from apgcn.inference.bundle import load_model
     from apgcn.inference.predictions import write_predictions
     from apgcn.io.registry import FORMATS
+    from apgcn.ops.devices import resolve_device
 
     if nodes is not None and edges is None and graph_path is None and not nodes.is_file():
         raise InvalidInput(f"--nodes must name a table, got {str(nodes)!r}; for some nodes use --node-ids {nodes}.")
@@ -70,11 +72,12 @@ def predict(
     path = resolve_output_file(out, option="--out", example="predictions.csv", protected=[model_folder, *files.paths])
     if path.suffix.lower() not in (*CSV_SUFFIXES, *FORMATS["parquet"].suffixes):
         raise InvalidInput(f"--out must name a table, .csv or .parquet, got {out}.")
+    torch_device, num_threads = resolve_device(device), resolve_threads_option(threads)
     bundle = load_model(model_folder)
     graph = graph_to_predict(bundle, files, add=add)
     indices = None if ids is None else _node_indices(graph, ids)
     started = time.perf_counter()
-    predictions = bundle.model.predict(graph, indices, device=device)
+    predictions = bundle.model.predict(graph, indices, device=torch_device, threads=num_threads)
     seconds = time.perf_counter() - started
     write_predictions(path, graph, predictions, bundle.model.class_names, nodes=indices, probabilities=probabilities)
     summary = {
@@ -84,6 +87,7 @@ def predict(
         "cost": predictions.cost and predictions.cost._asdict(),
         "full_cost": predictions.full_cost and predictions.full_cost._asdict(),
         "seconds": seconds,
+        "threads": num_threads if torch_device.type == "cpu" else None,
         "out": str(out),
     }
     if as_json:

@@ -26,16 +26,18 @@ def log_all(lines: Sequence[str]) -> None:
 
 
 @contextmanager
-def make_executor(name: str, *, device: str, workers: int | None, address: str | None = None) -> Iterator[Any]:
+def make_executor(
+    name: str, *, device: str, workers: int | None, threads: int | None, address: str | None = None
+) -> Iterator[Any]:
     """The executor of --executor, as a context; a cluster that it starts ends with the block."""
     from apgcn.benchmark.executors import ProcessExecutor, SerialExecutor
 
     if name == "local":
-        yield SerialExecutor() if workers in (None, 1) else ProcessExecutor(workers)
+        yield SerialExecutor(threads=threads) if workers in (None, 1) else ProcessExecutor(workers, threads=threads)
         return
     from apgcn.benchmark.ray_executor import RayExecutor
 
-    with RayExecutor(address, device=device, cpus=workers) as cluster:
+    with RayExecutor(address, device=device, cpus=workers, threads=threads) as cluster:
         log(f"Ray: {cluster}")
         yield cluster
 

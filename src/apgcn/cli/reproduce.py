@@ -20,6 +20,7 @@ from apgcn.cli.options import (
     ExecutorName,
     Preset,
     StorePath,
+    Threads,
     Workers,
     check_run_options,
     command_text,
@@ -47,6 +48,7 @@ def reproduce(
     ] = 100,
     device: Device = "cpu",
     workers: Workers = None,
+    threads: Threads = None,
     executor: ExecutorName = "local",
     address: Address = None,
     as_json: AsJSON = False,
@@ -59,15 +61,16 @@ def reproduce(
     from apgcn.benchmark.registry import select_artifacts
     from apgcn.benchmark.store import Store
 
-    check_run_options(runs=runs, device=device, workers=workers, executor=executor, address=address)
+    check_run_options(runs=runs, device=device, workers=workers, threads=threads, executor=executor, address=address)
     selected = select_artifacts(
         what, models=split_names(models), datasets=split_names(datasets), runs=runs, preset=preset
     )
     record_store = Store.open_or_create(store)
     options = {"models": models, "datasets": datasets, "preset": preset, "runs": runs}
-    command = command_text("reproduce", what, **options, device=device, workers=workers, executor=executor)
+    where = {"device": device, "workers": workers, "threads": threads, "executor": executor}
+    command = command_text("reproduce", what, **options, **where)
     plan = list(dict.fromkeys(key for spec, scope in selected for key in spec.plan(scope)))
-    executor_context = make_executor(executor, device=device, workers=workers, address=address)
+    executor_context = make_executor(executor, device=device, workers=workers, threads=threads, address=address)
     with executor_context if record_store.missing(plan) else nullcontext() as runner:
         run_with_progress(record_store, plan, device=device, executor=runner, command=command)
     for spec, scope in selected:

@@ -25,7 +25,9 @@ from apgcn.cli.options import (
     Preset,
     Seed,
     SetValues,
+    Threads,
     parse_overrides,
+    resolve_threads_option,
 )
 from apgcn.cli.progress import log
 from apgcn.errors import InvalidInput
@@ -46,6 +48,7 @@ def train(
     ] = 1,
     seed: Seed = 0,
     device: Device = "cpu",
+    threads: Threads = None,
     distributed: Distributed = False,
     partition: Partition = "auto",
     out: Annotated[
@@ -63,6 +66,7 @@ def train(
     from apgcn._utils.validation import check_int
     from apgcn.data import DATASETS
     from apgcn.models.registry import config_class
+    from apgcn.ops.threads import requested_threads
     from apgcn.training.runs import MAX_RUNS
 
     if dataset not in DATASETS and Path(dataset).is_file():
@@ -70,12 +74,13 @@ def train(
     config_class(model)
     check_int("runs", runs, maximum=MAX_RUNS)
     check_int("seed", seed, minimum=0)
+    requested_threads(threads)
     check_distributed_options(distributed, partition=partition, out=out)
     if distributed and runs > 1:
         raise InvalidInput("--distributed trains one model: leave out --runs.")
     overrides = parse_overrides(set_values or [], model=model, penalty=penalty, max_steps=max_steps)
     common: dict[str, Any] = {"model": model, "preset": preset, "overrides": overrides, "seed": seed}
-    common |= {"device": device, "out": out, "as_json": as_json}
+    common |= {"device": device, "threads": threads, "out": out, "as_json": as_json}
     if distributed:
         train_on_ranks(dataset, partition=partition, **common)
     else:
@@ -91,6 +96,7 @@ def _train(
     runs: int,
     seed: int,
     device: str,
+    threads: int | None,
     out: Path | None,
     as_json: bool,
 ) -> None:
@@ -114,6 +120,7 @@ def _train(
         runs = len(TEST_SEEDS)
         log(f"{model_class.title} has no initial weights, so there is one run per split: {runs} runs.")
     torch_device = resolve_device(device)
+    num_threads = resolve_threads_option(threads)
     summary, written = None, None
     try:
         with new_folder(out) if out else nullcontext() as folder:
@@ -121,9 +128,19 @@ def _train(
             planned = benchmark_runs(graph, runs, seed=seed)
             started = time.perf_counter()
             with render.progress_bar(len(planned), label=f"{model_class.title} on {described.title}") as report:
-                results = train_runs(graph, planned, model_config, training, device=torch_device, progress=report)
+                results = train_runs(
+                    graph,
+                    planned,
+                    model_config,
+                    training,
+                    device=torch_device,
+                    threads=num_threads,
+                    progress=report,
+                )
             seconds = time.perf_counter() - started
-            summary = summarize(results, model_config, training, device=torch_device, seconds=seconds)
+            summary = summarize(
+                results, model_config, training, device=torch_device, threads=num_threads, seconds=seconds
+            )
             summary["preset"] = preset or presets_for(model, dataset)[0]
             if folder:
                 save(folder, results, summary)

@@ -18,6 +18,7 @@ from apgcn.cli.options import (
     ExecutorName,
     ModelName,
     StorePath,
+    Threads,
     Workers,
     check_run_options,
     command_text,
@@ -47,6 +48,7 @@ def tune(
     seed: Annotated[int, typer.Option(help="Random seed of the search.", rich_help_panel=TRAINING)] = 0,
     device: Device = "cpu",
     workers: Workers = None,
+    threads: Threads = None,
     executor: ExecutorName = "local",
     address: Address = None,
     as_json: AsJSON = False,
@@ -65,7 +67,7 @@ def tune(
 
     dataset_info(dataset)
     config_class(model)
-    check_run_options(runs=runs, device=device, workers=workers, executor=executor, address=address)
+    check_run_options(runs=runs, device=device, workers=workers, threads=threads, executor=executor, address=address)
     check_int("trials", trials, maximum=MAX_TRIALS)
     check_int("seed", seed, minimum=0)
     names = split_names(search)
@@ -77,8 +79,9 @@ def tune(
     import_optuna()
     record_store = Store.open_or_create(store)
     options = {"model": model, "search": search, "trials": trials, "runs": runs, "seed": seed}
-    command = command_text("tune", dataset, **options, device=device, workers=workers, executor=executor)
-    with make_executor(executor, device=device, workers=workers, address=address) as runner:
+    where = {"device": device, "workers": workers, "threads": threads, "executor": executor}
+    command = command_text("tune", dataset, **options, **where)
+    with make_executor(executor, device=device, workers=workers, threads=threads, address=address) as runner:
         results = search_hyperparameters(
             record_store,
             dataset,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -33,9 +34,10 @@ from apgcn.errors import InvalidInput
 from apgcn.models.base import ModelConfig
 from apgcn.nn.propagation import PropagationOutput
 from apgcn.ops.device_graph import DeviceGraph, features_to_device
-from apgcn.ops.devices import return_free_memory, single_thread
+from apgcn.ops.devices import return_free_memory
 from apgcn.ops.dispatch import kernels_for_device
 from apgcn.ops.rng import RandomStream, derive_seed
+from apgcn.ops.threads import kernel_threads, resolve_threads
 from apgcn.training.config import TrainingConfig
 from apgcn.training.loss import NodeSet, l2_regularization
 from apgcn.training.runs import Evaluation, Run
@@ -194,6 +196,7 @@ def train_sharded(
     training: TrainingConfig,
     *,
     partition: str = "auto",
+    threads: int | None = None,
     checkpoint: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
     notify: Callable[[str], None] = lambda note: None,
@@ -203,6 +206,8 @@ def train_sharded(
     Parameters
     ----------
     partition : "metis", "blocks" or "auto"
+    threads : int, optional
+        Maximum number of CPU threads of this rank; see `rank_threads`.
     checkpoint : path, optional
         A file of rank 0: training resumes from it if it exists, and it is rewritten every few seconds.
     notify : function, optional
@@ -236,7 +241,7 @@ def train_sharded(
     )
     check_partition(node_ranks, comm.size)
     shard = comm.run_collectively(lambda: source.shard(node_ranks, comm.rank))
-    with single_thread():
+    with kernel_threads(rank_threads(comm, threads)):
         trainer = ShardedTrainer(comm, shard, node_ranks, len(source.class_names), runs, model, training)
         for note in _shard_notes(comm, trainer, partition, method):
             notify(note)
@@ -255,6 +260,15 @@ def train_sharded(
         seconds, traffic = time.perf_counter() - started, comm.traffic.since(traffic_before)
         output = trainer.best_outputs()
     return ShardedResult(trainer, output, trainer.epochs - first_epoch, seconds, traffic)
+
+
+def rank_threads(comm: Communicator, threads: int | None = None) -> int:
+    """The number of threads of this rank, as `resolve_threads` chooses it for the ranks of this machine.
+
+    Without torchrun, whose LOCAL_WORLD_SIZE counts them, all ranks are taken to be on this machine.
+    """
+    text = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return resolve_threads(threads, workers=int(text) if text.isdecimal() and int(text) else comm.size)
 
 
 def check_same_graph(comm: Communicator, source: GraphSource) -> None:

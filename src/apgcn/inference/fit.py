@@ -33,6 +33,7 @@ def fit(
     ensemble_size: int = 1,
     seed: int = 0,
     device: torch.device | str = "cpu",
+    threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> TrainedModel:
     """Train a model on a user's graph.
@@ -50,6 +51,8 @@ def fit(
     seed : int
         The first initialisation.
     device : "cpu" or "cuda"
+    threads : int, optional
+        Maximum number of CPU threads, see `apgcn.train`.
     progress : function, optional
         See `apgcn.train`.
 
@@ -59,7 +62,15 @@ def fit(
         If all initialisations diverged.
     """
     return fit_predict(
-        graph, split, model, training, ensemble_size=ensemble_size, seed=seed, device=device, progress=progress
+        graph,
+        split,
+        model,
+        training,
+        ensemble_size=ensemble_size,
+        seed=seed,
+        device=device,
+        threads=threads,
+        progress=progress,
     )[0]
 
 
@@ -72,12 +83,13 @@ def fit_predict(
     ensemble_size: int = 1,
     seed: int = 0,
     device: torch.device | str = "cpu",
+    threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> tuple[TrainedModel, Predictions]:
     """`fit`, and the predictions for all nodes that the training has computed with the best weights."""
     graph = replace(graph, name=GRAPH_NAME)
     runs = [Run(split, init=seed + number, dataset=graph.name) for number in range(ensemble_size)]
-    results = train(graph, runs, model, training, device=device, progress=progress)
+    results = train(graph, runs, model, training, device=device, threads=threads, progress=progress)
     finite = [result for result in results if result.best_epoch > 0]
     if not finite:
         raise InvalidInput("the loss was never finite; make learning_rate or l2 smaller, or scale the features.")

@@ -17,7 +17,7 @@ from apgcn.inference.fit import fit
 from apgcn.inference.lazy_predictor import LazyPredictor
 from apgcn.inference.lazy_propagation import PropagationCost, lazy_propagate
 from apgcn.models.apgcn import APGCNConfig
-from apgcn.ops.devices import single_thread
+from apgcn.ops.threads import kernel_threads
 
 
 class PropagationTiming(NamedTuple):
@@ -40,7 +40,7 @@ def time_propagation(predictor: LazyPredictor, *, repeats: int = 3) -> Propagati
     """
     nodes = np.arange(predictor.lazy_graph.num_nodes)
     seconds, cost = [0.0, 0.0], PropagationCost(0, 0, 0, 0)
-    with single_thread(), np.errstate(over="ignore", invalid="ignore"):
+    with kernel_threads(1), np.errstate(over="ignore", invalid="ignore"):
         for number in range(predictor.ensemble_size):
             model = predictor.lazy_model(number).with_z0(predictor.z0(nodes, number))
             cost = cost + lazy_propagate(predictor.lazy_graph, model, nodes).cost

@@ -24,10 +24,10 @@ from apgcn.inference.predictions import Predictions
 from apgcn.models.apgcn import APGCNConfig, BatchedAPGCN
 from apgcn.models.base import ModelConfig
 from apgcn.ops.device_graph import features_to_device
-from apgcn.ops.devices import single_thread
 from apgcn.ops.dispatch import kernels_for_device
 from apgcn.ops.kernels.autograd import HaltingParameters
 from apgcn.ops.sparse import SparseMatrix
+from apgcn.ops.threads import kernel_threads, resolve_threads
 
 
 def supports_lazy(model: ModelConfig) -> bool:
@@ -75,11 +75,12 @@ class LazyPredictor:
             )
         return cost
 
-    def predict(self, nodes: np.ndarray | None = None) -> Predictions:
-        """Predictions for these nodes, or for all."""
+    def predict(self, nodes: np.ndarray | None = None, *, threads: int | None = None) -> Predictions:
+        """Predictions for these nodes, or for all; `threads` as in `apgcn.train`."""
         num_nodes = self._graph.num_nodes
         nodes = np.arange(num_nodes) if nodes is None else as_node_indices(nodes, num_nodes=num_nodes)
-        with single_thread(), np.errstate(over="ignore", invalid="ignore"):  # `Predictions` checks that all are finite
+        # `Predictions` checks that all are finite.
+        with kernel_threads(resolve_threads(threads)), np.errstate(over="ignore", invalid="ignore"):
             outputs = [
                 lazy_propagate(self.lazy_graph, self.lazy_model(number), nodes) for number in range(self.ensemble_size)
             ]

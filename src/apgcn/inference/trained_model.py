@@ -19,8 +19,9 @@ from apgcn.inference.predictions import Predictions
 from apgcn.models.apgcn import BatchedAPGCN
 from apgcn.models.base import BatchedModel, ModelConfig
 from apgcn.ops.device_graph import DeviceGraph
-from apgcn.ops.devices import resolve_device, single_thread
+from apgcn.ops.devices import resolve_device
 from apgcn.ops.rng import RandomStream
+from apgcn.ops.threads import kernel_threads, resolve_threads
 from apgcn.training.config import TrainingConfig
 
 
@@ -65,17 +66,23 @@ class TrainedModel:
         return replace(self, weights={name: weight[number : number + 1] for name, weight in self.weights.items()})
 
     def predict(
-        self, graph: Graph, nodes: np.ndarray | None = None, *, device: torch.device | str = "cpu"
+        self,
+        graph: Graph,
+        nodes: np.ndarray | None = None,
+        *,
+        device: torch.device | str = "cpu",
+        threads: int | None = None,
     ) -> Predictions:
         """Predictions for these nodes of a graph, or for all.
 
         On a CPU only the states that these nodes depend on are computed, where the model halts; see `lazy_predictor`.
+        `threads` is the maximum number of CPU threads, see `apgcn.train`.
         """
         if resolve_device(str(device)).type == "cpu" and supports_lazy(self.config):
-            return self.lazy_predictor(graph).predict(nodes)
+            return self.lazy_predictor(graph).predict(nodes, threads=threads)
         if nodes is not None:
             nodes = as_node_indices(nodes, num_nodes=graph.num_nodes)
-        predictions = self._predict_all(graph, device)
+        predictions = self._predict_all(graph, device, threads)
         return predictions if nodes is None else predictions.select(nodes)
 
     def lazy_predictor(self, graph: Graph) -> LazyPredictor:
@@ -97,9 +104,9 @@ class TrainedModel:
         return LazyPredictor(members, graph, temperature=self.temperature)  # type: ignore[arg-type]
 
     @torch.no_grad()
-    def _predict_all(self, graph: Graph, device: torch.device | str) -> Predictions:
+    def _predict_all(self, graph: Graph, device: torch.device | str, threads: int | None = None) -> Predictions:
         """Predictions for every node by a forward pass over the whole graph."""
-        with single_thread():
+        with kernel_threads(resolve_threads(threads)):
             model, device_graph = self.build(graph, device=device)
             output, steps, remainder = (value.cpu() for value in model(device_graph))
         probabilities = (output / self.temperature).softmax(-1)

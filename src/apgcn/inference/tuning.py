@@ -40,6 +40,7 @@ def tune(
     num_trials: int,
     seed: int = 0,
     device: torch.device | str = "cpu",
+    threads: int | None = None,
     callback: Callable[[Trial], None] | None = None,
 ) -> list[Trial]:
     """Evaluate the hyperparameters as they are, then `num_trials` proposals; the best trial comes first.
@@ -52,6 +53,8 @@ def tune(
         A name of the registry.
     overrides : dict
         Hyperparameters that are not searched.
+    threads : int, optional
+        Maximum number of CPU threads, see `apgcn.train`.
     callback : function, optional
         Called after each trial.
     """
@@ -73,7 +76,7 @@ def tune(
 
     def run_trial(number: int, proposal: dict[str, Any]) -> Trial:
         hyperparameters = overrides | proposal
-        score = _mean_accuracy(graph, splits, model, hyperparameters, seed=seed, device=device)
+        score = _mean_accuracy(graph, splits, model, hyperparameters, seed=seed, device=device, threads=threads)
         trial = Trial(number, hyperparameters, score)
         if callback:
             callback(trial)
@@ -90,9 +93,10 @@ def _mean_accuracy(
     *,
     seed: int,
     device: torch.device | str,
+    threads: int | None,
 ) -> float:
     runs = [Run(split, init=seed, dataset=graph.name) for split in splits]
-    results = train(graph, runs, *configs_from_values(model, hyperparameters), device=device)
+    results = train(graph, runs, *configs_from_values(model, hyperparameters), device=device, threads=threads)
     accuracies = []
     for result, split in zip(results, splits, strict=True):
         correct = result.logits[split.test].argmax(1) == graph.labels[split.test]

@@ -5,7 +5,8 @@
 * `device_graph`: `DeviceGraph` and `Adjacency`, a graph as tensors on a device.
 * `dispatch`: the choice between fused kernels and the PyTorch reference.
 * `kernels`: the fused kernels, compiled by numba for CPUs and by Triton for GPUs.
-* `devices`: device names, hardware, memory and threads.
+* `devices`: device names, hardware and memory.
+* `threads`: the number of threads of the CPU kernels.
 """
 
 from apgcn.ops.device_graph import Adjacency, DeviceGraph

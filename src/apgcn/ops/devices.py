@@ -1,4 +1,4 @@
-"""Devices: parsing their names, what hardware they are, memory and threads."""
+"""Devices: parsing their names, what hardware they are, and memory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -84,14 +82,3 @@ def return_free_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
         trim(0)
-
-
-@contextmanager
-def single_thread() -> Iterator[None]:
-    """Limit PyTorch to one thread inside the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -13,8 +13,9 @@ from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput
 from apgcn.models.base import ModelConfig
 from apgcn.ops.device_graph import DeviceGraph
-from apgcn.ops.devices import available_memory, resolve_device, single_thread
+from apgcn.ops.devices import available_memory, resolve_device
 from apgcn.ops.dispatch import kernels_for_device
+from apgcn.ops.threads import kernel_threads, resolve_threads
 from apgcn.training.config import TrainingConfig
 from apgcn.training.runs import Run, RunResult, check_run
 from apgcn.training.trainer import Progress, train_batch
@@ -30,6 +31,7 @@ def train(
     training: TrainingConfig = TrainingConfig(),
     *,
     device: torch.device | str = "cpu",
+    threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> list[RunResult]:
     """Train any number of runs, batch by batch, and return their results in the order of the runs.
@@ -43,14 +45,17 @@ def train(
         The hyperparameters of a model, such as `APGCNConfig()`.
     training : TrainingConfig
     device : "cpu", "cuda" or "cuda:N"
-        On a CPU one thread is used meanwhile: the tensors are small, and a second thread costs more than it gains.
+    threads : int, optional
+        Maximum number of threads of the CPU kernels; default: the cores that this process may use, see
+        `ops.threads.resolve_threads`. Where a graph is so small that more threads would be slower, the kernels use
+        fewer. The results do not depend on it. PyTorch's own operations use one thread meanwhile.
     progress : function, optional
         Called with a `Progress` after every epoch; on a GPU, which each call waits for, after every tenth.
 
     Raises
     ------
     InvalidInput
-        If there is no run, or one that does not belong to the graph.
+        If there is no run, or one that does not belong to the graph, or if `threads` is not an integer >= 1.
 
     Examples
     --------
@@ -61,7 +66,10 @@ def train(
     ((2485, 7), (2485,), 3)
     """
     runs = _check_arguments(graph, runs, model, training)
-    return train_runs(graph, runs, model, training, device=resolve_device(str(device)), progress=progress)
+    threads = resolve_threads(threads)
+    return train_runs(
+        graph, runs, model, training, device=resolve_device(str(device)), threads=threads, progress=progress
+    )
 
 
 def train_runs(
@@ -71,13 +79,14 @@ def train_runs(
     training: TrainingConfig,
     *,
     device: torch.device,
+    threads: int,
     progress: Callable[[Progress], None] | None = None,
 ) -> list[RunResult]:
-    """As `train`, for runs that are known to belong to the graph and a device that is resolved."""
+    """As `train`, for runs that are known to belong to the graph, and a device and threads that are resolved."""
     model, training = config_to_python(model), config_to_python(training)
     max_size = batch_size(graph, model, device)
     results: dict[int, RunResult] = {}
-    with single_thread():
+    with kernel_threads(threads):
         device_graph = DeviceGraph.from_graph(graph, device=device)
         for batch in make_batches(runs, max_size=max_size):
             report = (

@@ -31,6 +31,7 @@ def summarize(
     training: TrainingConfig,
     *,
     device: torch.device,
+    threads: int,
     seconds: float,
 ) -> dict[str, Any]:
     """Means, spreads and provenance of runs, as JSON values: what `apgcn train --json` prints.
@@ -54,7 +55,7 @@ def summarize(
         "seconds": seconds,
         "device": str(device),
         "hardware": hardware(device),
-        "threads": 1 if device.type == "cpu" else None,  # see `batching.train`
+        "threads": threads if device.type == "cpu" else None,
         "hyperparameters": {**vars(model), **(vars(training) if model.has_weights else {})},
         "versions": versions(),
         "each_run": [_run_summary(result) for result in results],

@@ -29,12 +29,14 @@ IMPORT_REPEATS = 3  # the fastest counts
 class TrainingTime:
     """Seconds and peak memory of AP-GCN runs with the paper's preset, trained until each has stopped.
 
-    `memory` is in bytes: of the GPU, or of the worker with the largest peak.
+    `threads` counts those of each worker, None on a GPU; `memory` is in bytes: of the GPU, or of the worker with the
+    largest peak.
     """
 
     dataset: str
     runs: int
     workers: int
+    threads: int | None
     seconds: float
     epochs_mean: float
     epochs_max: int
@@ -42,15 +44,20 @@ class TrainingTime:
     memory: int
 
 
-def time_trainings(dataset: str, runs: int, *, device: str, workers: int) -> TrainingTime:
-    """Train the first runs of the protocol: on a GPU in one process, on a CPU in `workers` processes of one thread."""
+def time_trainings(dataset: str, runs: int, *, device: str, workers: int, threads: int | None = None) -> TrainingTime:
+    """Train the first runs of the protocol: on a GPU in one process, on a CPU in `workers` processes.
+
+    `threads` is the number of threads of each; default: the cores that this process may use, divided by the workers.
+    """
     torch_device = resolve_device(device)
     on_gpu = torch_device.type == "cuda"
     if on_gpu:
         workers = 1
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(torch_device)
-    executor = _PeakMemoryExecutor(SerialExecutor() if workers == 1 else ProcessExecutor(workers))
+    executor = _PeakMemoryExecutor(
+        SerialExecutor(threads=threads) if workers == 1 else ProcessExecutor(workers, threads=threads)
+    )
     plan = RunConfig.from_preset(dataset, "apgcn").first_runs(runs)
     cleaned_graph(dataset)
     with TemporaryDirectory() as folder:
@@ -64,6 +71,7 @@ def time_trainings(dataset: str, runs: int, *, device: str, workers: int) -> Tra
         dataset=dataset,
         runs=runs,
         workers=workers,
+        threads=records[0].threads,
         seconds=seconds,
         epochs_mean=float(np.mean(epochs)),
         epochs_max=max(epochs),

@@ -13,7 +13,7 @@ from apgcn.benchmark.speed.pyg_baselines import build_baselines
 from apgcn.data.graph import Graph
 from apgcn.models.apgcn import APGCNConfig
 from apgcn.ops.device_graph import DeviceGraph
-from apgcn.ops.devices import single_thread
+from apgcn.ops.threads import kernel_threads
 from apgcn.training.config import TrainingConfig
 from apgcn.training.cuda_graphs import measure_ms, side_stream
 from apgcn.training.runs import Run
@@ -52,26 +52,37 @@ def time_epochs(
     batch_sizes: Sequence[int],
     repeats: int,
     device: torch.device,
+    threads: int,
     with_baselines: bool,
 ) -> list[EpochTime]:
     """Time epochs of the smallest batch and of the baselines, interleaved; then of the larger batches.
 
     The larger batches come last: the memory that they leave allocated changes how fast large tensors, such as those of
-    the baselines, are allocated. One thread on a CPU.
+    the baselines, are allocated. On a CPU our kernels and PyTorch in the baselines get the same number of threads.
     """
     smallest, *larger = sorted(batch_sizes)
-    with single_thread(), side_stream(device):
+    with kernel_threads(threads), side_stream(device):
         device_graph = DeviceGraph.from_graph(graph, device=device)
         baselines = build_baselines(graph, runs[0], model, training, device=device) if with_baselines else {}
         epochs = {("apgcn", smallest): _timed_epoch(BatchedTrainer(device_graph, runs[:smallest], model, training))}
         for name, baseline in baselines.items():
-            epochs[name, 1] = partial(measure_ms, baseline.step, baseline.evaluate, device=device)
+            epoch = partial(measure_ms, baseline.step, baseline.evaluate, device=device)
+            epochs[name, 1] = partial(_with_torch_threads, epoch, threads)
         per_repeat = {key: EPOCHS_PER_BASELINE if baselines and key[0] == "apgcn" else 1 for key in epochs}
         times = _interleave(epochs, repeats, per_repeat=per_repeat, device=device)
         for size in larger:
             epochs = {("apgcn", size): _timed_epoch(BatchedTrainer(device_graph, runs[:size], model, training))}
             times |= _interleave(epochs, repeats, per_repeat={}, device=device)
     return [_epoch_time(name, size, np.array(rows)) for (name, size), rows in times.items()]
+
+
+def _with_torch_threads(epoch: Epoch, threads: int) -> tuple[float, ...]:
+    """Run an epoch of PyTorch's operations with this number of threads, of which `kernel_threads` leaves one."""
+    torch.set_num_threads(threads)
+    try:
+        return epoch()
+    finally:
+        torch.set_num_threads(1)
 
 
 def _interleave(
