@@ -182,15 +182,13 @@ def test_matrix_dropout_of_ppnp_applies_to_the_inverse(graph):
 
 
 def test_forward_nodes_of_ppnp_agrees_with_forward(graph):
-    """Without dropout of the matrix: at the requested nodes; zero elsewhere."""
+    """Without dropout of the matrix."""
     model = two_runs(PPNPConfig(hidden_channels=4, matrix_dropout=0.0), graph)
     nodes = torch.tensor([[3, 5], [0, 7]])
     partial = model.forward_nodes(nodes, graph, RandomStream([8, 9])).output
     full = model(graph, RandomStream([8, 9])).output
     for run in range(2):
-        torch.testing.assert_close(partial[run, nodes[run]], full[run, nodes[run]])
-        others = [node for node in range(NODES) if node not in nodes[run]]
-        assert (partial[run, others] == 0).all()
+        torch.testing.assert_close(partial[run], full[run, nodes[run]])
 
 
 def test_ppnp_rejects_a_graph_that_does_not_fit_into_memory():

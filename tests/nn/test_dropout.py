@@ -1,15 +1,15 @@
 """Every dropout of every model: the masks that it draws, each of which must change the output."""
 
 from dataclasses import fields, replace
-from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from helpers.graphs import random_graph
 
 from apgcn.models.registry import MODELS
 from apgcn.ops.device_graph import DeviceGraph
-from apgcn.ops.rng import RandomStream
+from apgcn.ops.rng import PackedMask, RandomStream
 
 NODES, FEATURES, HIDDEN, CLASSES = 20, 5, 4, 3
 
@@ -65,7 +65,18 @@ class ScriptedStream(RandomStream):
         if self.dropping is not None and len(self.requested) == self.dropping[0]:
             mask[:, self.dropping[1]] = 0.0
         self.requested.append(shape)
-        return SimpleNamespace(shape=shape, is_bit_packed=False, scale=1 / (1 - rate), unpack=lambda: mask)
+        packed = PackedMask(pack_bits(mask > 0), shape, rate)
+        assert torch.equal(packed.unpack(), mask)
+        return packed
+
+
+def pack_bits(kept: torch.Tensor) -> torch.Tensor:
+    """The random numbers of a mask at rate 0.5: value i is bit 30 - i // n of the 32-bit number i % n, of n numbers."""
+    kept = kept.flatten(1).numpy()
+    numbers = np.zeros((len(kept), 2 * -(-kept.shape[1] // 62)), dtype=np.uint32)
+    for run, i in zip(*np.nonzero(kept), strict=True):
+        numbers[run, i % numbers.shape[1]] |= np.uint32(1 << (30 - i // numbers.shape[1]))
+    return torch.as_tensor(numbers.view(np.int64))
 
 
 @pytest.fixture(scope="module")

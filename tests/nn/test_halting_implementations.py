@@ -166,7 +166,7 @@ def fused_kernels(package: str, nodes: np.ndarray | None = None) -> Callable[...
         device = "cuda" if package == "gpu" and torch.cuda.is_available() else "cpu"
         adjacency = Adjacency(problem.adjacency, device=device, dtype=torch.float32)
         values = adaptive_propagation(problem, adjacency, nodes)
-        return Result(*values) if nodes is None else Result(*(value[nodes] for value in values), nodes=nodes)
+        return Result(*values) if nodes is None else Result(*values, nodes=nodes)
 
     return run
 

@@ -135,11 +135,10 @@ def test_results_of_some_nodes_equal_those_of_all_nodes(kernels, device, operato
     early = all_nodes.steps.argsort(dim=1)[:, :4]
     assert all_nodes.steps.gather(1, early).max() < all_nodes.steps.max()
     results = []
-    for propagated in (layer(z0, adjacency, RandomStream([5, 6], device=device), early), all_nodes):
-        halting = [values.gather(1, early) for values in (propagated.steps, propagated.remainder)]
-        output = propagated.output.gather(1, early[..., None].expand(-1, -1, 3))
+    for selected in (layer(z0, adjacency, RandomStream([5, 6], device=device), early), all_nodes.select(early)):
         inputs = [z0, *layer.halting_unit.parameters()]
-        results.append([*halting, output, *torch.autograd.grad(output.square().sum() + halting[1].sum(), inputs)])
+        loss = selected.output.square().sum() + selected.remainder.sum()
+        results.append([*selected, *torch.autograd.grad(loss, inputs)])
     for some, every in zip(*results, strict=True):
         torch.testing.assert_close(some, every, rtol=1e-4, atol=1e-6)
     all_computed, some_computed = (z.abs().amax((2, 3)) > 0 for z, *_ in states)  # (runs, steps + 1)
@@ -161,10 +160,9 @@ def test_results_of_some_nodes_equal_those_of_all_nodes_with_frozen_states(kerne
     results = []
     for nodes in (None, early):
         propagated = layer(z0, adjacency, RandomStream([5, 6], device=device), nodes)
-        output = propagated.output.gather(1, early[..., None].expand(-1, -1, 3))
-        cost = propagated.cost.gather(1, early)
-        gradients = torch.autograd.grad(output.square().sum() + cost.sum(), [z0, *layer.halting_unit.parameters()])
-        results.append([output, cost, *gradients])
+        selected = propagated if nodes is not None else propagated.select(early)
+        loss = selected.output.square().sum() + selected.cost.sum()
+        results.append([*selected, *torch.autograd.grad(loss, [z0, *layer.halting_unit.parameters()])])
     for every, some in zip(*results, strict=True):
         torch.testing.assert_close(some, every, rtol=1e-4, atol=1e-6)
 
@@ -178,6 +176,22 @@ def test_mlp_over_sparse_features_matches_reference(kernels, device, hidden_chan
     for rng in (lambda: RandomStream([3, 4], device=device), lambda: None):
         for fused, reference in kernel_and_reference(lambda rng=rng: ([layers(x, rng())], list(layers.parameters()))):
             torch.testing.assert_close(fused, reference, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5, 0.3])
+@pytest.mark.parametrize(("features", "hidden_channels", "channels"), [(1, 5, 1), (31, 16, 4), (40, 64, 20)])
+def test_mlp_over_dense_features_matches_reference(features, hidden_channels, channels, rate):
+    """Also for several blocks of nodes, and for features that differ between runs."""
+    pytest.importorskip("numba")
+    generator = torch.Generator().manual_seed(1)
+    layers = MLP(features, hidden_channels, channels, dropout=rate, rng=RandomStream([1, 2]))
+    for shape in ((700, features), (2, 19, features)):
+        x = torch.randn(*shape, generator=generator)
+        for rng in (lambda: RandomStream([3, 4]), lambda: None):
+            for fused, reference in kernel_and_reference(
+                lambda x=x, rng=rng: ([layers(x, rng())], list(layers.parameters()))
+            ):
+                torch.testing.assert_close(fused, reference, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("channels", [1, 16, 33, 70])

@@ -120,11 +120,11 @@ class ShardedTrainer(BatchedTrainer):
 
     def loss(self, output: PropagationOutput) -> Tensor:
         """This rank's term of the loss, one value per run; the sum over all ranks is the loss."""
-        entropy = self.train_nodes.cross_entropy(output.output)
+        entropy = self.train_rows.cross_entropy(output.output)
         regularization = l2_regularization(self.model, l2=self.config.l2) / self.comm.size
         fraction = self.train_nodes.fraction  # type: ignore[attr-defined]
         if fraction:
-            penalty = fraction * self.model.penalty_loss(output, self.train_nodes.index)
+            penalty = fraction * self.model.penalty_loss(output, self.train_rows.index)
         else:
             penalty = _zeros(output.cost[..., None])
         return entropy + regularization + penalty
@@ -135,17 +135,18 @@ class ShardedTrainer(BatchedTrainer):
     def evaluate(self) -> Evaluation:
         """Metrics over the nodes of all ranks."""
         with torch.no_grad():
-            output = self.model(self.graph)
+            output = self.model.forward_nodes(self.evaluated_nodes, self.graph)
             local = Evaluation(
                 training_loss=self.loss(output),
-                stopping_loss=self.stopping_nodes.cross_entropy(output.output),
-                stopping_accuracy=self.stopping_nodes.num_correct(output.output),  # type: ignore[attr-defined]
+                stopping_loss=self.stopping_rows.cross_entropy(output.output),
+                stopping_accuracy=self.stopping_rows.num_correct(output.output),  # type: ignore[attr-defined]
                 steps_mean=output.steps.double().sum(1),
             )
             total = Evaluation(*self.comm.all_reduce(*local))
+            train_total, stopping_total = self.train_nodes.total, self.stopping_nodes.total  # type: ignore[attr-defined]
             return total._replace(
-                stopping_accuracy=total.stopping_accuracy / self.stopping_nodes.total,  # type: ignore[attr-defined]
-                steps_mean=total.steps_mean / self.total_nodes,
+                stopping_accuracy=total.stopping_accuracy / stopping_total,
+                steps_mean=total.steps_mean / (train_total + stopping_total),
             )
 
     def monitored_loss(self, evaluation: Evaluation) -> Tensor:

@@ -134,8 +134,8 @@ class BatchedAPGCN(BatchedModel):
         """Logits (runs, nodes, classes), steps and remainders of all nodes; training with `rng`, evaluation without."""
         return self.propagation(self.predict(graph.features, rng), graph.adjacency, rng)
 
-    def forward_nodes(self, nodes: Tensor, graph: DeviceGraph, rng: RandomStream) -> PropagationOutput:
-        """`forward`, in which propagation ends when all of some nodes (runs, m) have halted."""
+    def forward_nodes(self, nodes: Tensor, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
+        """`forward` of some nodes (runs, m): propagation ends when all of them have halted."""
         return self.propagation(self.predict(graph.features, rng), graph.adjacency, rng, nodes)
 
     def penalty_loss(self, output: PropagationOutput, nodes: Tensor) -> Tensor:

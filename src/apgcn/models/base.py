@@ -24,9 +24,9 @@ class BatchedModel(nn.Module):
         """Logits (runs, nodes, classes), steps and remainders of all nodes; training with `rng`, evaluation without."""
         raise NotImplementedError(f"{type(self).__name__} must have `forward`: docs/adding_a_model.md.")
 
-    def forward_nodes(self, nodes: Tensor, graph: DeviceGraph, rng: RandomStream) -> PropagationOutput:
-        """`forward` in training, when only some nodes (runs, m) are needed; values of other nodes are unspecified."""
-        return self(graph, rng)
+    def forward_nodes(self, nodes: Tensor, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
+        """`forward` of some nodes (runs, m), distinct in each run: the output is (runs, m, ...)."""
+        return self(graph, rng).select(nodes)
 
     def penalty_loss(self, output: PropagationOutput, nodes: Tensor) -> Tensor:
         """The term that the model adds to the loss for some nodes (runs, m), one value per run."""

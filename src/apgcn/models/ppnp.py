@@ -91,12 +91,11 @@ class BatchedPPNP(BatchedModel):
         output = matmul(dropout(self.inverse, self.config.matrix_dropout, rng), z)
         return PropagationOutput.fixed_steps(output, steps=1)
 
-    def forward_nodes(self, nodes: Tensor, graph: DeviceGraph, rng: RandomStream) -> PropagationOutput:
-        """Logits of some nodes (runs, m), zero elsewhere: the dropout mask has m rows of the matrix, not n."""
+    def forward_nodes(self, nodes: Tensor, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
+        """Logits of some nodes (runs, m): the dropout mask has m rows of the matrix, not n."""
         z = self.predict(graph.features, rng)
         output = matmul(dropout(self.inverse[nodes], self.config.matrix_dropout, rng), z)
-        index = nodes[..., None].expand_as(output)
-        return PropagationOutput.fixed_steps(torch.zeros_like(z).scatter(1, index, output), steps=1)
+        return PropagationOutput.fixed_steps(output, steps=1)
 
     def l2_parameters(self) -> Iterable[Tensor]:
         """The weights under l2 regularisation: the first layer's."""

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from apgcn.ops import dense
 from apgcn.ops.dispatch import select_kernels
-from apgcn.ops.kernels.autograd import SparseLinear
-from apgcn.ops.rng import RandomStream
+from apgcn.ops.kernels.autograd import FusedMLP, SparseLinear
+from apgcn.ops.rng import PackedMask, RandomStream
 from apgcn.ops.sparse import SparseMatrix
 
 Values = TypeVar("Values", bound=Tensor | SparseMatrix)
@@ -134,23 +134,41 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor | SparseMatrix, rng: RandomStream | None = None) -> Tensor:
         kernels = self._select_kernels(x, rng)
+        if kernels and hasattr(kernels, "mlp"):
+            parameters = self.first.weight, self.first.bias, self.second.weight, self.second.bias
+            return FusedMLP.apply(*parameters, *self._draw_masks(x, rng), kernels)
         if isinstance(x, SparseMatrix) and kernels:
             return self.second(self._fused_hidden(x, rng, kernels))
         h = self.first(dropout(x, self.dropout, rng)).relu()
         return self.second(dropout(h, self.dropout, rng))
 
     def _select_kernels(self, x: Tensor | SparseMatrix, rng: RandomStream | None) -> ModuleType | None:
-        """The kernels that compute the hidden layer, if there are any for these features."""
-        if isinstance(x, Tensor) or x.values.requires_grad or (x.prefer_dense and rng is None):
+        """The kernels for these features, if there are any."""
+        values = x.values if isinstance(x, SparseMatrix) else x
+        if values.requires_grad or (isinstance(x, SparseMatrix) and x.prefer_dense and rng is None):
             return None
-        width = self.first.bias.shape[-1]
-        return select_kernels(self.first.weight, x.values, rows=max(x.structure.shape), width=width)
+        rows = max(x.structure.shape if isinstance(x, SparseMatrix) else x.shape[-2:])
+        width = max(self.first.bias.shape[-1], self.second.bias.shape[-1])
+        return select_kernels(self.first.weight, values, rows=rows, width=width)
+
+    def _draw_masks(
+        self, x: Tensor | SparseMatrix, rng: RandomStream | None
+    ) -> tuple[Tensor | SparseMatrix, PackedMask | None, PackedMask | None]:
+        """The features before dropout, their mask, and the mask of the hidden activations."""
+        if isinstance(x, SparseMatrix):
+            dropped, num_nodes = dropout(x, self.dropout, rng), x.structure.shape[0]
+            x, feature_mask = SparseMatrix(x.structure, dropped.values), dropped.mask
+        else:
+            num_nodes = x.shape[-2]
+            feature_mask = self._draw_mask(rng, *x.shape[-2:])
+        return x, feature_mask, self._draw_mask(rng, num_nodes, self.first.bias.shape[-1])
+
+    def _draw_mask(self, rng: RandomStream | None, *shape: int) -> PackedMask | None:
+        return None if rng is None or self.dropout == 0 else rng.packed_dropout_mask(*shape, rate=self.dropout)
 
     def _fused_hidden(self, x: SparseMatrix, rng: RandomStream | None, kernels: ModuleType) -> Tensor:
-        """The hidden layer after dropout, in a fused kernel."""
+        """The hidden layer after dropout over sparse features, in a fused kernel."""
+        features, feature_mask, mask = self._draw_masks(x, rng)
         weight, bias = self.first.weight, self.first.bias
-        x = dropout(x, self.dropout, rng)
-        mask = None
-        if rng is not None and self.dropout > 0:
-            mask = rng.packed_dropout_mask(x.structure.shape[0], bias.shape[-1], rate=self.dropout)
-        return SparseLinear.apply(weight, bias, x.structure, torch.atleast_2d(x.values), x.mask, mask, kernels)
+        values = torch.atleast_2d(features.values)
+        return SparseLinear.apply(weight, bias, x.structure, values, feature_mask, mask, kernels)

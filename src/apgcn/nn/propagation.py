@@ -44,6 +44,12 @@ class PropagationOutput(NamedTuple):
         node_steps = torch.full(output.shape[:-1], steps, device=output.device)
         return cls(output, steps=node_steps, remainder=output.new_zeros(node_steps.shape))
 
+    def select(self, nodes: Tensor) -> PropagationOutput:
+        """The output of some nodes of each run, (runs, m)."""
+        index = nodes.expand(len(self.output), -1)
+        output = self.output.gather(1, index[..., None].expand(-1, -1, self.output.shape[-1]))
+        return PropagationOutput(output, self.steps.gather(1, index), self.remainder.gather(1, index))
+
     @property
     def cost(self) -> Tensor:
         """S = K + R of every node, the paper's propagation cost; only R has a gradient."""
@@ -161,7 +167,7 @@ class AdaptivePropagation(nn.Module):
     def forward(
         self, z0: Tensor, adjacency: Adjacency, rng: RandomStream | None = None, nodes: Tensor | None = None
     ) -> PropagationOutput:
-        """Propagate z0; with `nodes` (runs, m) the values of other nodes are unspecified."""
+        """Propagate z0; the output is that of all nodes or, with `nodes` (runs, m), of these, (runs, m, ...)."""
         z0 = dropout(z0, self.z0_dropout, rng)
         kernels = select_kernels(z0, adjacency.weights, rows=adjacency.num_nodes, width=z0.shape[-1])
         fusable = hasattr(self.operator, "matrices") and not adjacency.weights.requires_grad
@@ -170,8 +176,8 @@ class AdaptivePropagation(nn.Module):
         z, h, steps = (self._frozen if self.freeze_halted else self._unfrozen)(z0, adjacency, rng)
         remainder = halting.remainders(h, steps)
         p = halting.step_weights(h, steps, remainder)
-        output = self._combine(z, p, steps, rng)
-        return PropagationOutput(output, steps=steps, remainder=remainder)
+        output = PropagationOutput(self._combine(z, p, steps, rng), steps=steps, remainder=remainder)
+        return output if nodes is None else output.select(nodes)
 
     def _unfrozen(self, z0: Tensor, adjacency: Adjacency, rng: RandomStream | None) -> tuple[Tensor, Tensor, Tensor]:
         """z^0, ..., z^T (T + 1, runs, nodes, channels), h^1, ..., h^T and K; halted nodes are updated."""

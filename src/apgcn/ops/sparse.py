@@ -15,12 +15,13 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from apgcn.ops.dense import dense_kernels, matmul
 from apgcn.ops.dispatch import MAX_WIDTH, select_kernels
@@ -71,8 +72,8 @@ class CSRStructure:
         The same in CSR form, for the matrix and for its transpose.
     transpose_permutation : Tensor of shape (nnz,)
         `values[transpose_permutation]` are the values in the order of the transposed matrix.
-    max_row_nnz : int
-        Length of the longest row.
+    max_row_nnz, max_column_nnz : int
+        Length of the longest row and of the longest column.
     """
 
     def __init__(self, matrix: sparse.csr_matrix, *, device: torch.device | str = "cpu"):
@@ -81,6 +82,8 @@ class CSRStructure:
         self.device = torch.device(device)
         self.csr = _csr(matrix, device)
         self.max_row_nnz = int(np.diff(matrix.indptr).max(initial=0))
+        self.receptive_fields: dict[int, Any] = {}  # of all nodes, by the number of hops
+        self.receptive_fields_of: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # of some nodes, by their tensor
         self._index_arrays = matrix.indices, matrix.indptr
         self._block_diagonal = _BlockDiagonal(self.csr, self.shape)
         if self.device.type != "cpu":  # before the recording of a CUDA graph, which allows no transfers
@@ -98,6 +101,10 @@ class CSRStructure:
     @property
     def csr_transposed(self) -> CSRIndex:
         return self._transpose.csr
+
+    @cached_property
+    def max_column_nnz(self) -> int:
+        return int(self.csr_transposed.indptr.diff().max()) if self.nnz else 0
 
     @property
     def transpose_permutation(self) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -45,6 +45,11 @@ class NodeSet:
     def select(self, runs: Tensor) -> NodeSet:
         """The sets of some of the runs, by their positions in the batch."""
         return NodeSet(self.index[runs], self.labels[runs])
+
+    def as_rows(self, first: int) -> NodeSet:
+        """The set where consecutive rows of an output, from `first` on, are its nodes."""
+        rows = torch.arange(first, first + self.index.shape[1], device=self.index.device)
+        return replace(self, index=rows.expand_as(self.index))
 
     def cross_entropy(self, logits: Tensor) -> Tensor:
         """Mean cross-entropy over the nodes, one value per run."""

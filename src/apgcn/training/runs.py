@@ -113,7 +113,7 @@ class History:
     """The evaluations of a run, one value per epoch, after the epoch's optimiser step and with dropout off.
 
     `training_loss` is the complete loss on the training nodes, l2 and penalty included; `stopping_loss` is the
-    cross-entropy of the stopping nodes; `steps_mean` is K averaged over all nodes.
+    cross-entropy of the stopping nodes; `steps_mean` is K averaged over the training and stopping nodes.
     """
 
     training_loss: np.ndarray

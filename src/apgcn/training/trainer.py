@@ -19,6 +19,7 @@ from apgcn.training.config import TrainingConfig
 from apgcn.training.cuda_graphs import CUDAGraphRunner, GraphMemoryPool, side_stream
 from apgcn.training.early_stopping import EarlyStopping
 from apgcn.training.loss import NodeSet, l2_regularization, training_loss
+from apgcn.training.optimizer import BatchedAdam
 from apgcn.training.runs import Evaluation, HistoryLog, Run, RunResult
 
 TRIM_INTERVAL = 20  # epochs between returns of free memory to the system, whose cost is not measurable
@@ -133,13 +134,13 @@ class BatchedTrainer:
         self.rng = RandomStream([run.rng_seed for run in runs], device=device)
         self.model: BatchedModel = model.build(graph, self.rng)
         with defer_signals():  # PyTorch imports hundreds of modules when the first optimiser is created
-            self.optimizer = torch.optim.Adam(
+            self.optimizer = BatchedAdam(
                 self.model.parameters(), lr=training.learning_rate, fused=True, capturable=on_gpu
             )
         self.early_stopping = EarlyStopping(
             len(runs), patience=training.patience, early_stop_mode=training.early_stop_mode, device=device
         )
-        self.train_nodes, self.stopping_nodes = self._node_sets()
+        self._set_nodes(*self._node_sets())
         self.active_runs = torch.arange(len(runs), device=device)
         self.best_weights = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
         self.best_epochs = torch.zeros(len(runs), dtype=torch.int64, device=device)
@@ -154,6 +155,13 @@ class BatchedTrainer:
     def _node_sets(self) -> tuple[NodeSet, NodeSet]:
         """The training and the stopping nodes of all runs."""
         return _stack_sets(self.graph, self.runs)
+
+    def _set_nodes(self, train_nodes: NodeSet, stopping_nodes: NodeSet) -> None:
+        """Set the nodes of the active runs; a forward pass returns the rows of the nodes that it is asked for alone."""
+        self.train_nodes, self.stopping_nodes = train_nodes, stopping_nodes
+        self.evaluated_nodes = torch.cat([train_nodes.index, stopping_nodes.index], dim=1)
+        self.train_rows = train_nodes.as_rows(0)
+        self.stopping_rows = stopping_nodes.as_rows(train_nodes.index.shape[1])
 
     def _reset_cuda_graphs(self) -> None:
         self._graph_pool, self._warm_up_start = GraphMemoryPool(self.device), self.epochs
@@ -211,8 +219,8 @@ class BatchedTrainer:
         self.optimizer.zero_grad()  # to None: Adam skips a parameter without gradient, momentum included
 
     def loss(self, output: PropagationOutput) -> Tensor:
-        """The training loss, one value per run."""
-        return training_loss(self.model, output, self.train_nodes, l2=self.config.l2)
+        """The training loss, one value per run; the first rows of the output are the training nodes."""
+        return training_loss(self.model, output, self.train_rows, l2=self.config.l2)
 
     def _reduce_gradients(self) -> None:
         """Hook between the backward pass and the optimiser step, for gradients summed over processes."""
@@ -231,12 +239,15 @@ class BatchedTrainer:
 
     @torch.no_grad()
     def evaluate(self) -> Evaluation:
-        """Losses, stopping accuracy and mean steps of every active run, with dropout off."""
-        output = self.model(self.graph)
+        """Losses, stopping accuracy and mean steps of every active run, with dropout off.
+
+        Only the training and the stopping nodes are evaluated.
+        """
+        output = self.model.forward_nodes(self.evaluated_nodes, self.graph)
         return Evaluation(
             training_loss=self.loss(output),
-            stopping_loss=self.stopping_nodes.cross_entropy(output.output),
-            stopping_accuracy=self.stopping_nodes.accuracy(output.output),
+            stopping_loss=self.stopping_rows.cross_entropy(output.output),
+            stopping_accuracy=self.stopping_rows.accuracy(output.output),
             steps_mean=output.steps.sum(1) / output.steps.shape[1],  # an exact sum, in any order
         )
 
@@ -276,8 +287,7 @@ class BatchedTrainer:
         self.active_runs, self.best_epochs = self.active_runs[remaining], self.best_epochs[remaining]
         self.rng.select(remaining)
         self.early_stopping.select(remaining)
-        self.train_nodes = self.train_nodes.select(remaining)
-        self.stopping_nodes = self.stopping_nodes.select(remaining)
+        self._set_nodes(self.train_nodes.select(remaining), self.stopping_nodes.select(remaining))
         for parameter in self.model.parameters():
             state = self.optimizer.state[parameter]
             for moment in ("exp_avg", "exp_avg_sq"):

@@ -3,8 +3,8 @@
 * `FusedAdaptivePropagation`: adaptive propagation. Its reference is the PyTorch path of
   `nn.propagation.AdaptivePropagation`; `test_adaptive_propagation_matches_reference` and its neighbours in
   `tests/ops/test_kernels.py` compare the two, forward and backward.
-* `SparseLinear`: the first layer of an MLP over sparse features. Its reference is the PyTorch path of
-  `nn.layers.MLP`; `test_mlp_over_sparse_features_matches_reference` compares the two.
+* `FusedMLP` on a CPU, and `SparseLinear`, its first layer over sparse features, on a GPU. Their reference is the
+  PyTorch path of `nn.layers.MLP`; `test_mlp_over_sparse_features_matches_reference` and its neighbours compare them.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class FusedAdaptivePropagation(torch.autograd.Function):
         z^k = adjacency_weight A_k z^(k-1) + z0_weight z^0,    h^k = sigmoid(z^k Q + q)
 
     then K, R and the output as in `nn.halting`; with `freeze_halted`, z^k = z^K for k > K. Returns the output
-    (runs, nodes, channels), the steps K and the remainder R, both (runs, nodes).
+    (runs, m, channels), the steps K and the remainder R, both (runs, m), of the requested nodes or of all.
 
     Shapes
     ------
@@ -98,7 +98,7 @@ class FusedAdaptivePropagation(torch.autograd.Function):
     bias : (runs, 1, 1), q of the halting unit
     update_mask : (runs, T, nodes), dropout of each node's update at each step; None is 1
     nodes : (runs, m) or None
-        Where given, the results are valid for these nodes only, and propagation ends when all of them have halted.
+        The requested nodes, distinct in each run; propagation ends when all of them have halted.
     """
 
     @staticmethod
@@ -113,29 +113,48 @@ class FusedAdaptivePropagation(torch.autograd.Function):
         halting: HaltingParameters,
         kernels: ModuleType,
     ):
-        runs, num_nodes, channels = z0.shape
         halting_weight = weight.squeeze(-1).contiguous()
         z, h, saved = kernels.propagate(matrices, z0, halting_weight, bias.flatten(), nodes, halting)
+        selected = nodes
+        if nodes is not None and kernels.PROPAGATES_TO_REQUESTED_NODES and matrices.halo is None:
+            selected = None  # z and h are those of the requested nodes alone
+            if update_mask is not None:
+                update_mask = update_mask.gather(2, nodes[:, None].expand(-1, halting.max_steps, -1))
+        runs, _, num_nodes = h.shape
         steps = torch.empty(runs, num_nodes, dtype=torch.int64, device=z0.device)
-        results = z0.new_empty(runs, num_nodes, channels), steps, z0.new_empty(runs, num_nodes)
-        kernels.combine(z, h, update_mask, nodes, halting.budget, results)
-        ctx.save_for_backward(z, h, update_mask, halting_weight, steps, *saved)
+        results = z0.new_empty(runs, num_nodes, z0.shape[2]), steps, z0.new_empty(runs, num_nodes)
+        kernels.combine(z, h, update_mask, selected, halting.budget, results)
+        ctx.save_for_backward(z, h, update_mask, halting_weight, steps, selected, *saved)
         ctx.matrices, ctx.kernels = matrices, kernels
-        ctx.mark_non_differentiable(steps)
+        if selected is not None:
+            output, steps, remainder = results
+            results = _gather_rows(output, selected), steps.gather(1, selected), remainder.gather(1, selected)
+        ctx.mark_non_differentiable(results[1])
         return results
 
     @staticmethod
     def backward(ctx, grad_output: Tensor, _: Tensor, grad_remainder: Tensor):
-        z, h, update_mask, halting_weight, steps, *saved = ctx.saved_tensors
+        z, h, update_mask, halting_weight, steps, selected, *saved = ctx.saved_tensors
         channels = grad_output.shape[-1]
+        if selected is not None:
+            index = selected[..., None].expand(-1, -1, channels)
+            grad_output = grad_output.new_zeros(*steps.shape, channels).scatter_(1, index, grad_output)
+            grad_remainder = (
+                torch.zeros_like(grad_remainder[:, :1]).expand_as(steps).scatter(1, selected, grad_remainder)
+            )
         gradients = grad_output.contiguous(), grad_remainder.contiguous()
         grad_z, grad_logits = ctx.kernels.combine_backward(z, h, update_mask, halting_weight, steps, gradients)
         grad_weight = grad_bias = None
         if ctx.needs_input_grad[1]:  # the halting unit is updated on some epochs only
             grad_weight = column_sums(z[:, 1:].flatten(1, 2), grad_logits.flatten(1))[:, :channels, None]
             grad_bias = run_sums(grad_logits)[:, None, None]
-        ctx.kernels.propagate_backward(ctx.matrices, tuple(saved), grad_z)
-        return grad_z[:, 0, :, :channels], grad_weight, grad_bias, *[None] * 5
+        grad_z0 = ctx.kernels.propagate_backward(ctx.matrices, tuple(saved), grad_z, channels=channels)
+        return grad_z0, grad_weight, grad_bias, *[None] * 5
+
+
+def _gather_rows(values: Tensor, nodes: Tensor) -> Tensor:
+    """Rows of (runs, nodes, channels) at some nodes (runs, m)."""
+    return values.gather(1, nodes[..., None].expand(-1, -1, values.shape[-1]))
 
 
 class SparseLinear(torch.autograd.Function):
@@ -163,8 +182,6 @@ class SparseLinear(torch.autograd.Function):
         mask: PackedMask | None,
         kernels: ModuleType,
     ) -> Tensor:
-        if feature_mask is not None and not kernels.SUPPORTS_PACKED_MASK:
-            values, feature_mask = values * kernels.unpack_mask(feature_mask), None
         hidden = kernels.sparse_linear(structure, values, feature_mask, weight, bias, mask)
         ctx.save_for_backward(values, hidden)
         ctx.structure, ctx.kernels, ctx.feature_mask = structure, kernels, feature_mask
@@ -178,3 +195,44 @@ class SparseLinear(torch.autograd.Function):
             ctx.structure, values, ctx.feature_mask, hidden, ctx.mask_scale, grad_hidden
         )
         return grad_weight, grad_bias, *[None] * 5
+
+
+class FusedMLP(torch.autograd.Function):
+    """ReLU(X W_1 + b_1) W_2 + b_2, with dropout before each layer, in one kernel forward and two backward.
+
+    Returns (runs, nodes, channels). The features get no gradient.
+
+    Shapes
+    ------
+    w_1, b_1, w_2, b_2 : (runs, features, hidden), (runs, 1, hidden), (runs, hidden, channels), (runs, 1, channels)
+    x : SparseMatrix or Tensor of shape (nodes, features)
+    feature_mask : PackedMask of shape (runs, nnz) or (runs, nodes, features), dropout of the features, or None
+    mask : PackedMask of shape (runs, nodes, hidden), dropout of the activations, or None
+    """
+
+    @staticmethod
+    def forward(
+        ctx,
+        w_1: Tensor,
+        b_1: Tensor,
+        w_2: Tensor,
+        b_2: Tensor,
+        x: Any,
+        feature_mask: PackedMask | None,
+        mask: PackedMask | None,
+        kernels: ModuleType,
+    ) -> Tensor:
+        keep_hidden = any(ctx.needs_input_grad)
+        z, hidden, values = kernels.mlp(x, feature_mask, mask, (w_1, b_1, w_2, b_2), keep_hidden=keep_hidden)
+        ctx.save_for_backward(values, hidden, w_2)
+        ctx.x, ctx.feature_mask, ctx.kernels = x, feature_mask, kernels
+        ctx.mask_scale = 1.0 if mask is None else mask.scale
+        return z
+
+    @staticmethod
+    def backward(ctx, grad_z: Tensor):
+        values, hidden, w_2 = ctx.saved_tensors
+        gradients = ctx.kernels.mlp_backward(
+            ctx.x, ctx.feature_mask, ctx.mask_scale, values, hidden, w_2, grad_z.contiguous()
+        )
+        return *gradients, *[None] * 4

@@ -1,32 +1,38 @@
-"""Kernels that numba compiles for one CPU thread.
+"""Kernels that numba compiles for the CPU; each uses one thread or several, with the same bits.
 
 * `jit`: compilation, the on-disk cache, conversion of arguments.
+* `parallel`: parts of a kernel on several threads.
 * `simd_rows`: row operations that stay in SIMD registers, as LLVM IR; all kernels are built on them.
 * `rng`: random numbers and unpacking of dropout masks.
-* `spmm`: sparse-dense products and the sparse linear layer.
+* `spmm`: sparse-dense products.
+* `mlp`: the two-layer perceptron.
+* `adam`: a step of Adam.
 * `propagation`: adaptive propagation; `halo_propagation`: the same in distributed training.
 * `halting`: the output of adaptive propagation from its states.
 * `lazy`: single rows and steps, for lazy inference.
 """
 
+from apgcn.ops.kernels.cpu.adam import adam
 from apgcn.ops.kernels.cpu.halting import combine, combine_backward
+from apgcn.ops.kernels.cpu.mlp import mlp, mlp_backward
 from apgcn.ops.kernels.cpu.propagation import propagate, propagate_backward
 from apgcn.ops.kernels.cpu.rng import random_bits, unpack_mask
-from apgcn.ops.kernels.cpu.spmm import sparse_linear, sparse_linear_backward, spmm
+from apgcn.ops.kernels.cpu.spmm import spmm
 
+PROPAGATES_TO_REQUESTED_NODES = True  # where some nodes are requested, `propagate` returns those alone
 SUPPORTS_HALO = True  # adaptive propagation over rows that are distributed among processes
-SUPPORTS_PACKED_MASK = False  # feature masks are unpacked once for both directions, by `unpack_mask`
 
 __all__ = [
+    "PROPAGATES_TO_REQUESTED_NODES",
     "SUPPORTS_HALO",
-    "SUPPORTS_PACKED_MASK",
+    "adam",
     "combine",
     "combine_backward",
+    "mlp",
+    "mlp_backward",
     "propagate",
     "propagate_backward",
     "random_bits",
-    "sparse_linear",
-    "sparse_linear_backward",
     "spmm",
     "unpack_mask",
 ]

@@ -17,39 +17,84 @@ from torch.nn import functional
 
 from apgcn.ops.kernels.autograd import HaltingParameters, PropagationMatrices
 from apgcn.ops.kernels.cpu.jit import ONE, ZERO, csr_arrays, kernel, to_numpy
+from apgcn.ops.kernels.cpu.rng import unpack_mask
 from apgcn.ops.kernels.cpu.simd_rows import PREFETCH_SIZE, axpby, gather, scatter
 
 # Added to the budget when propagation ends early: h is computed once more for the output, with other rounding, and the
 # nodes must have halted by that computation, too.
 HALTING_TOLERANCE = 1e-5
 
+SIMD_WIDTH = 8  # floats
+
+
+def _edge_weights(matrices: PropagationMatrices) -> tuple[Tensor, Tensor]:
+    """Return W_k, the edge weights after dropout, and `deg_inv_sqrt`.
+
+    Shapes
+    ------
+    returned : (1 or runs, 1 or steps, nnz) and (1 or runs, 1 or steps, nodes)
+    """
+    weights, mask = matrices.weights, matrices.mask
+    unpacked = weights.new_ones(1, 1, len(weights)) if mask is None else unpack_mask(mask)
+    edge_weights = torch.empty_like(unpacked)
+    deg_inv_sqrt = unpacked.new_ones(*unpacked.shape[:2], matrices.structure.shape[0])
+    _drop_edges(
+        *csr_arrays(matrices.structure.csr),
+        *to_numpy(weights, unpacked),
+        np.float32(matrices.mask_scale),
+        matrices.keep_self_loops,
+        matrices.renormalize,
+        *to_numpy(edge_weights, deg_inv_sqrt),
+    )
+    return edge_weights, deg_inv_sqrt
+
+
+@kernel
+def _drop_edges(
+    indptr, indices, weights, mask, mask_scale, keep_self_loops, renormalize, edge_weights, deg_inv_sqrt
+):  # fmt: skip
+    for run in range(mask.shape[0]):
+        for step in range(mask.shape[1]):
+            step_mask, kept_weights = mask[run, step], edge_weights[run, step]
+            step_deg_inv_sqrt = deg_inv_sqrt[run, step]
+            for entry in range(len(kept_weights)):
+                kept_weights[entry] = step_mask[entry] * weights[entry]
+            for node in range(len(step_deg_inv_sqrt)):
+                degree = ZERO
+                for entry in range(indptr[node], indptr[node + 1]):
+                    if keep_self_loops and indices[entry] == node:
+                        kept_weights[entry] = mask_scale * weights[entry]
+                    degree += kept_weights[entry]
+                if renormalize:
+                    step_deg_inv_sqrt[node] = ONE / np.sqrt(degree)
+
 
 def propagate_halo(
     matrices: PropagationMatrices,
-    edge_weights: Tensor,
-    deg_inv_sqrt: Tensor,
-    z: Tensor,
+    z0: Tensor,
     halting_weight: Tensor,
     halting_bias: Tensor,
     nodes: Tensor | None,
     halting: HaltingParameters,
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Fill z^1, ..., z^T and return h^1, ..., h^T and the tensors that `propagate_halo_backward` needs.
+) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    """Return z^0, ..., z^T and h^1, ..., h^T of local nodes, and the tensors that `propagate_halo_backward` needs.
 
     After the last step that is taken, z and h are zero.
 
     Shapes
     ------
-    edge_weights : (1 or runs, 1 or steps, nnz), after dropout
-    deg_inv_sqrt : (1 or runs, 1 or steps, local nodes)
-    z : (runs, T + 1, local nodes, padded channels), with z^0 filled
+    z0 : (runs, local nodes, channels)
     halting_weight : (runs, channels), Q
     halting_bias : (runs,), q
     nodes : (runs, m), the nodes whose output is needed; all where None
-    returned : (runs, T, local nodes)
+    returned : (runs, T + 1, local nodes, padded channels), (runs, T, local nodes)
     """
     halo = matrices.halo
-    runs, _, num_nodes, width = z.shape
+    runs, num_nodes, _ = z0.shape
+    width = -(-z0.shape[2] // SIMD_WIDTH) * SIMD_WIDTH
+    z = z0.new_zeros(runs, halting.max_steps + 1, num_nodes, width)
+    z[:, 0, :, : z0.shape[2]] = z0
+    edge_weights, deg_inv_sqrt = _edge_weights(matrices)
     scaled_z = z.new_zeros(runs, matrices.structure.shape[1], width)  # local nodes, then halo nodes
     h, halting_sum = z.new_zeros(runs, halting.max_steps, num_nodes), z.new_zeros(runs, num_nodes)
     last_step = torch.zeros(runs, num_nodes, dtype=torch.int32)
@@ -60,7 +105,7 @@ def propagate_halo(
     halting_weight = functional.pad(halting_weight, (0, width - channels))
     freeze = halting.freeze_halted
     budget = halting.budget if freeze else halting.budget + HALTING_TOLERANCE
-    csr, halting_unit = csr_arrays(matrices.structure), to_numpy(halting_weight, halting_bias)
+    csr, halting_unit = csr_arrays(matrices.structure.csr), to_numpy(halting_weight, halting_bias)
     z_array, scaled_array, *halting_arrays = to_numpy(z, scaled_z, h, halting_sum, last_step)
     steps_taken = 0
     for k in range(halting.max_steps):
@@ -85,7 +130,7 @@ def propagate_halo(
             any_active = bool((halting_sum.gather(1, nodes.expand(runs, -1)) < budget).any())
             if not halo.any_rank(any_active):
                 break
-    return h, (edge_weights, deg_inv_sqrt, last_step, torch.tensor([steps_taken, int(freeze), channels]))
+    return z, h, (edge_weights, deg_inv_sqrt, last_step, torch.tensor([steps_taken, int(freeze), channels]))
 
 
 def propagate_halo_backward(matrices: PropagationMatrices, saved: tuple[Tensor, ...], grad_z: Tensor) -> None:
@@ -96,7 +141,7 @@ def propagate_halo_backward(matrices: PropagationMatrices, saved: tuple[Tensor, 
     grad_scaled_z = grad_z.new_empty(runs, matrices.structure.shape[1], width)
     _, _, step_kernel, scale_kernel = _kernels(width, prefetch=grad_scaled_z.shape[1] * width > PREFETCH_SIZE)
     coefficients = np.float32(matrices.adjacency_weight), np.float32(matrices.z0_weight)
-    csr, arrays = csr_arrays(matrices.structure), to_numpy(grad_z, grad_scaled_z, last_step)
+    csr, arrays = csr_arrays(matrices.structure.csr), to_numpy(grad_z, grad_scaled_z, last_step)
     for k in range(steps_taken - 1, -1, -1):
         weights, scale = (to_numpy(tensor[:, k % tensor.shape[1]])[0] for tensor in (edge_weights, deg_inv_sqrt))
         grad_scaled_z.zero_()

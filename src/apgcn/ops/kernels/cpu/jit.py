@@ -20,7 +20,7 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from torch import Tensor
 
 from apgcn._utils.process import defer_signals
-from apgcn.ops.sparse import CSRStructure
+from apgcn.ops.sparse import CSRIndex
 
 # Sums may be reordered, so that they fill SIMD lanes. NaN and infinity keep their meaning.
 OPTIONS: dict[str, Any] = {"fastmath": {"contract", "reassoc", "nsz", "arcp"}, "error_model": "numpy"}
@@ -64,9 +64,13 @@ def kernel(function: Callable) -> Callable:
     return call
 
 
-def kernel_helper(function: Callable) -> Any:
-    """Compile a function that kernels call."""
-    dispatcher = njit(**OPTIONS)(function)
+def kernel_helper(function: Callable, *, nogil: bool = False, exact: bool = False) -> Any:
+    """Compile a function that kernels call.
+
+    With `nogil` it releases Python's interpreter lock; with `exact` its arithmetic is not rearranged.
+    """
+    options = {**OPTIONS, "fastmath": False} if exact else OPTIONS
+    dispatcher = njit(nogil=nogil, **options)(function)
     with suppress(RuntimeError):  # no writable folder for the cache
         dispatcher._cache = _PackageCache(function)  # as `njit(cache=True)` does with numba's class
     return dispatcher
@@ -74,10 +78,9 @@ def kernel_helper(function: Callable) -> Any:
 
 def to_numpy(*inputs: Tensor) -> list[np.ndarray]:
     """Return tensors as numpy arrays that share their memory; tensors to be filled must be contiguous already."""
-    return [tensor.detach().contiguous().numpy() for tensor in inputs]
+    return [(tensor.detach() if tensor.requires_grad else tensor).contiguous().numpy() for tensor in inputs]
 
 
-def csr_arrays(structure: CSRStructure) -> list[np.ndarray]:
+def csr_arrays(csr: CSRIndex) -> list[np.ndarray]:
     """Return indptr and indices as unsigned integers, so that kernels need not check for negative indices."""
-    csr = structure.csr
     return [indices.numpy().view(f"u{indices.element_size()}") for indices in (csr.indptr, csr.indices)]

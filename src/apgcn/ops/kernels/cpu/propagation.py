@@ -5,9 +5,12 @@ The equations are in `kernels.autograd.FusedAdaptivePropagation`. The reference 
 `test_adaptive_propagation_with_frozen_states_matches_reference` and their neighbours in `tests/ops/test_kernels.py`
 compare both directions.
 
-A_k = S_k W_k S_k with the diagonal S_k = D_k^-1/2 (`deg_inv_sqrt`), so each step first computes S_k z^(k-1)
-(`scaled_z`) once per node and then sums its rows over the in-neighbours. Channels are padded with zeros to a multiple
-of the SIMD width.
+A_k = S_k W_k S_k with the diagonal S_k = D_k^-1/2 (`deg_inv_sqrt`). A step sums the rows of S_k z^(k-1) (`scaled`) over
+the in-neighbours that edge dropout keeps; bit k - 1 of `bits` says whether it keeps an entry at step k. The backward
+pass does the same with the transposed matrix, so that both are sums along rows, in ascending order.
+
+Only the states that the requested nodes depend on are computed (`receptive_field`), and only the states of these nodes
+are kept: the propagation itself is linear, so that its backward pass needs no others.
 """
 
 from __future__ import annotations
@@ -22,53 +25,32 @@ from torch.nn import functional
 
 from apgcn.ops.kernels.autograd import HaltingParameters, PropagationMatrices
 from apgcn.ops.kernels.cpu.halo_propagation import HALTING_TOLERANCE, propagate_halo, propagate_halo_backward
-from apgcn.ops.kernels.cpu.jit import ONE, ZERO, csr_arrays, kernel, kernel_helper, to_numpy
-from apgcn.ops.kernels.cpu.rng import unpack_mask
-from apgcn.ops.kernels.cpu.simd_rows import PREFETCH_SIZE, axpby, gather, scatter
+from apgcn.ops.kernels.cpu.jit import ONE, ZERO, csr_arrays, kernel_helper, to_numpy
+from apgcn.ops.kernels.cpu.parallel import (
+    atomic_add,
+    atomic_load,
+    barrier,
+    choose_parts,
+    parallel_kernel,
+    part_range,
+    part_range_by_weight,
+)
+from apgcn.ops.kernels.cpu.rng import collect_bits, mask_arrays
+from apgcn.ops.kernels.cpu.simd_rows import PREFETCH_SIZE, axpby, gather
+from apgcn.ops.receptive_field import cached_receptive_field
 
 SIMD_WIDTH = 8  # floats
+BITS = 32  # steps whose edge dropout one number holds
+LANES = 16  # steps whose degrees are summed at once
+BLOCK_ROWS, BLOCK_ENTRIES = 32, 2048  # limits of the rows to which edge dropout is applied at once
+MAX_MASKED_WIDTH = (
+    16  # channels up to which it is faster to sum dropped entries with weight zero than to leave them out
+)
 
 
-def _edge_weights(matrices: PropagationMatrices) -> tuple[Tensor, Tensor]:
-    """Return W_k, the edge weights after dropout, and `deg_inv_sqrt`.
-
-    Shapes
-    ------
-    returned : (1 or runs, 1 or steps, nnz) and (1 or runs, 1 or steps, nodes)
-    """
-    weights, mask = matrices.weights, matrices.mask
-    unpacked = weights.new_ones(1, 1, len(weights)) if mask is None else unpack_mask(mask)
-    edge_weights = torch.empty_like(unpacked)
-    deg_inv_sqrt = unpacked.new_ones(*unpacked.shape[:2], matrices.structure.shape[0])
-    _drop_edges(
-        *csr_arrays(matrices.structure),
-        *to_numpy(weights, unpacked),
-        np.float32(matrices.mask_scale),
-        matrices.keep_self_loops,
-        matrices.renormalize,
-        *to_numpy(edge_weights, deg_inv_sqrt),
-    )
-    return edge_weights, deg_inv_sqrt
-
-
-@kernel
-def _drop_edges(
-    indptr, indices, weights, mask, mask_scale, keep_self_loops, renormalize, edge_weights, deg_inv_sqrt
-):  # fmt: skip
-    for run in range(mask.shape[0]):
-        for step in range(mask.shape[1]):
-            step_mask, kept_weights = mask[run, step], edge_weights[run, step]
-            step_deg_inv_sqrt = deg_inv_sqrt[run, step]
-            for entry in range(len(kept_weights)):
-                kept_weights[entry] = step_mask[entry] * weights[entry]
-            for node in range(len(step_deg_inv_sqrt)):
-                degree = ZERO
-                for entry in range(indptr[node], indptr[node + 1]):
-                    if keep_self_loops and indices[entry] == node:
-                        kept_weights[entry] = mask_scale * weights[entry]
-                    degree += kept_weights[entry]
-                if renormalize:
-                    step_deg_inv_sqrt[node] = ONE / np.sqrt(degree)
+def padded_width(channels: int) -> int:
+    """The number of channels, rounded up to a multiple of the SIMD width."""
+    return -(-channels // SIMD_WIDTH) * SIMD_WIDTH
 
 
 def propagate(
@@ -79,232 +61,413 @@ def propagate(
     nodes: Tensor | None,
     halting: HaltingParameters,
 ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-    """Return z^0, ..., z^T, h^1, ..., h^T and the tensors that `propagate_backward` needs.
+    """Return z^0, ..., z^T and h^1, ..., h^T of some nodes, and the tensors that `propagate_backward` needs.
 
-    With `freeze_halted`, z and h of a node are valid up to the last step that it took.
+    A run ends when all of these nodes have halted; later z and h are zero. With `freeze_halted`, z and h of a node are
+    valid up to the last step that it took. With a halo, z and h of all nodes are returned.
 
     Shapes
     ------
     z0 : (runs, nodes, channels)
     halting_weight : (runs, channels), Q
     halting_bias : (runs,), q
-    nodes : (runs, m), the nodes whose output is needed; all where None
-    returned : (runs, T + 1, nodes, padded channels), (runs, T, nodes)
+    nodes : (runs, m), distinct in each run; all nodes where None
+    returned : (runs, T + 1, m, padded channels), (runs, T, m)
     """
-    runs, num_nodes, channels = z0.shape
-    max_steps = halting.max_steps
-    width = -(-channels // SIMD_WIDTH) * SIMD_WIDTH
-    new = z0.new_zeros if halting.freeze_halted else z0.new_empty  # with frozen states not all is written
-    z, h = new(runs, max_steps + 1, num_nodes, width), new(runs, max_steps, num_nodes)
-    z[:, 0, :, :channels] = z0
-    z[:, 0, :, channels:] = 0
-    edge_weights, deg_inv_sqrt = _edge_weights(matrices)
     if matrices.halo is not None:
-        z[:, 1:] = 0
-        return z, *propagate_halo(matrices, edge_weights, deg_inv_sqrt, z, halting_weight, halting_bias, nodes, halting)
-    nodes = torch.arange(num_nodes)[None] if nodes is None else nodes
-    prefetch = num_nodes * width > PREFETCH_SIZE
-    coefficients = np.float32(matrices.adjacency_weight), np.float32(matrices.z0_weight)
-    halting_weight = functional.pad(halting_weight, (0, width - channels))
-    arrays = to_numpy(z, halting_weight, halting_bias, nodes, h)
-    if halting.freeze_halted:
-        last_step = torch.empty(runs, num_nodes, dtype=torch.int32)
-        forward, _ = _frozen_kernels(width, prefetch=prefetch)
-        budget = np.float32(halting.budget)
-        forward(
-            *csr_arrays(matrices.structure),
-            *to_numpy(edge_weights, deg_inv_sqrt),
-            *coefficients,
-            budget,
-            *arrays,
-            *to_numpy(last_step),
-        )
-        return z, h, (edge_weights, deg_inv_sqrt, last_step)
-    forward, _ = _kernels(width, prefetch=prefetch)
-    budget = np.float32(halting.budget + HALTING_TOLERANCE)
-    forward(*csr_arrays(matrices.structure), *to_numpy(edge_weights, deg_inv_sqrt), *coefficients, budget, *arrays)
-    return z, h.add_(halting_bias[:, None, None]).sigmoid_(), (edge_weights, deg_inv_sqrt)
+        return propagate_halo(matrices, z0, halting_weight, halting_bias, nodes, halting)
+    runs, num_nodes, channels = z0.shape
+    max_steps, width, structure = halting.max_steps, padded_width(channels), matrices.structure
+    field = cached_receptive_field(structure, nodes, hops=max_steps)
+    targets = num_nodes if nodes is None else nodes.shape[1]
+    bits, bits_transposed, deg_inv_sqrt = _prepare_edges(matrices, max_steps)
+    z, h = z0.new_zeros(runs, max_steps + 1, targets, width), z0.new_zeros(runs, max_steps, targets)
+    last_step = torch.zeros(runs, num_nodes if halting.freeze_halted else 1, dtype=torch.int32)
+    steps_taken, halted = torch.zeros(runs, dtype=torch.int64), torch.zeros(runs, max_steps, dtype=torch.int64)
+    frozen_rows = num_nodes if halting.freeze_halted else 0
+    forward, _ = _kernels(
+        width,
+        masked=matrices.mask is not None,
+        frozen=halting.freeze_halted,
+        prefetch=num_nodes * width > PREFETCH_SIZE,
+    )
+    forward(
+        _propagation_parts(structure.nnz, width, max_steps),
+        *csr_arrays(structure.csr),
+        *_edge_arrays(matrices.weights, bits, deg_inv_sqrt),
+        *_coefficients(matrices),
+        np.float32(halting.budget if halting.freeze_halted else halting.budget + HALTING_TOLERANCE),
+        *to_numpy(z0, functional.pad(halting_weight, (0, width - channels)), halting_bias),
+        *to_numpy(*field),
+        structure.max_row_nnz,
+        np.empty(0 if matrices.mask is None else structure.nnz, np.float32),
+        np.empty((2, num_nodes, width), np.float32),
+        np.empty((frozen_rows, width), np.float32),
+        np.zeros(max(frozen_rows, targets), np.float32),
+        *to_numpy(z, h, last_step, steps_taken, halted),
+    )
+    return z, h, (bits_transposed, deg_inv_sqrt, last_step, steps_taken, *field)
 
 
-def propagate_backward(matrices: PropagationMatrices, saved: tuple[Tensor, ...], grad_z: Tensor) -> None:
-    """Add the gradients of z^1, ..., z^T to those of the states before them, down to z^0, in place.
+def propagate_backward(
+    matrices: PropagationMatrices, saved: tuple[Tensor, ...], grad_z: Tensor, *, channels: int
+) -> Tensor:
+    """Return the gradient of z^0, (runs, nodes, channels).
 
-    `saved` are the tensors that `propagate` returned; grad_z has the shape of z.
+    `saved` are the tensors that `propagate` returned; grad_z has the shape of its z and is the gradient of the states
+    without what flows back from later states.
     """
     if matrices.halo is not None:
         propagate_halo_backward(matrices, saved, grad_z)
-        return
-    num_nodes, width = grad_z.shape[-2:]
-    edge_weights, deg_inv_sqrt, *last_step = saved
-    kernels = _frozen_kernels if last_step else _kernels
-    _, backward = kernels(width, prefetch=num_nodes * width > PREFETCH_SIZE)
-    coefficients = np.float32(matrices.adjacency_weight), np.float32(matrices.z0_weight)
-    backward(
-        *csr_arrays(matrices.structure),
-        *to_numpy(edge_weights, deg_inv_sqrt),
-        *coefficients,
-        *to_numpy(grad_z, *last_step),
+        return grad_z[:, 0, :, :channels]
+    bits, deg_inv_sqrt, last_step, steps_taken, *field = saved
+    structure, width = matrices.structure, grad_z.shape[-1]
+    num_nodes, frozen = structure.shape[0], last_step.shape[1] > 1
+    grad_z0 = grad_z.new_empty(len(grad_z), num_nodes, channels)
+    _, backward = _kernels(
+        width, masked=matrices.mask is not None, frozen=frozen, prefetch=num_nodes * width > PREFETCH_SIZE
     )
+    weights = matrices.weights.index_select(0, structure.transpose_permutation)
+    backward(
+        _propagation_parts(structure.nnz, width, int(steps_taken.max())),
+        *csr_arrays(structure.csr_transposed),
+        *_edge_arrays(weights, bits, deg_inv_sqrt),
+        *_coefficients(matrices),
+        *to_numpy(*field),
+        structure.max_column_nnz,
+        np.empty(0 if matrices.mask is None else structure.nnz, np.float32),
+        np.empty((2, num_nodes, width), np.float32),
+        np.empty((num_nodes if frozen else 0, width), np.float32),
+        *to_numpy(last_step, steps_taken, grad_z, grad_z0),
+    )
+    return grad_z0
 
 
-@kernel_helper
-def _halting_sum(logits, halting_bias):
-    """The sum of a node's halting probabilities."""
-    total = ZERO
-    for logit in logits:
-        total += ONE / (ONE + np.exp(-(logit + halting_bias)))
-    return total
+def _coefficients(matrices: PropagationMatrices) -> tuple[np.float32, np.float32]:
+    """Factors of the sum over in-neighbours and of z^0; the scale of dropout cancels in a normalisation."""
+    scale = 1.0 if matrices.renormalize else matrices.mask_scale
+    return np.float32(matrices.adjacency_weight * scale), np.float32(matrices.z0_weight)
+
+
+def _edge_arrays(weights: Tensor, bits: Tensor, deg_inv_sqrt: Tensor) -> list[np.ndarray]:
+    weights_array, bits_array, scale_array = to_numpy(weights, bits, deg_inv_sqrt)
+    return [weights_array, bits_array.view(np.uint32), scale_array]
+
+
+def _propagation_parts(nnz: int, width: int, steps: int) -> int:
+    return choose_parts(steps * nnz * (1 + width / 16))
+
+
+def _prepare_edges(matrices: PropagationMatrices, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the bits of edge dropout, the same in the order of the transposed matrix, and `deg_inv_sqrt`.
+
+    Shapes
+    ------
+    returned : twice (runs, numbers, nnz), or (1, 1, 0) without dropout; (1 or runs, 1 or steps, nodes)
+    """
+    structure, mask = matrices.structure, matrices.mask
+    if mask is None:
+        no_bits = torch.zeros(1, 1, 0, dtype=torch.int32)
+        return no_bits, no_bits, _deg_inv_sqrt(matrices)
+    runs, numbers = len(mask.bits), -(-steps // BITS)
+    bits = torch.empty(runs, numbers, structure.nnz, dtype=torch.int32)
+    bits_transposed = torch.empty_like(bits)
+    deg_inv_sqrt = torch.empty(runs, steps, structure.shape[0])
+    kind, *arrays, _ = mask_arrays(mask, runs)
+    _edges_kernel(
+        choose_parts(runs * steps * structure.nnz),
+        *csr_arrays(structure.csr),
+        *to_numpy(matrices.weights, structure.transpose_permutation),
+        kind,
+        *arrays,
+        steps,
+        matrices.keep_self_loops,
+        matrices.renormalize,
+        *(array.view(np.uint32) for array in to_numpy(bits, bits_transposed)),
+        *to_numpy(deg_inv_sqrt),
+    )
+    return bits, bits_transposed, deg_inv_sqrt
+
+
+def _deg_inv_sqrt(matrices: PropagationMatrices) -> Tensor:
+    """D^-1/2 of the full graph, (1, 1, nodes)."""
+    num_nodes = matrices.structure.shape[0]
+    if not matrices.renormalize:
+        return torch.ones(1, 1, num_nodes)
+    deg_inv_sqrt = torch.empty(1, 1, num_nodes)
+    _degrees_kernel(
+        choose_parts(matrices.structure.nnz),
+        *csr_arrays(matrices.structure.csr),
+        *to_numpy(matrices.weights, deg_inv_sqrt),
+    )
+    return deg_inv_sqrt
+
+
+@parallel_kernel
+def _degrees_kernel(indptr, indices, weights, deg_inv_sqrt, part, parts, sync):
+    first, last = part_range_by_weight(indptr, len(indptr) - 1, part, parts)
+    for node in range(first, last):
+        degree = ZERO
+        for entry in range(indptr[node], indptr[node + 1]):
+            degree += weights[entry]
+        deg_inv_sqrt[0, 0, node] = ONE / np.sqrt(degree)
+
+
+@parallel_kernel
+def _edges_kernel(
+    indptr, indices, weights, permutation, kind, numbers, random_bytes, threshold, steps, keep_self_loops, renormalize,
+    bits, bits_transposed, deg_inv_sqrt, part, parts, sync,
+):  # fmt: skip
+    first, last = part_range_by_weight(indptr, len(indptr) - 1, part, parts)
+    first_entry, last_entry = np.int64(indptr[first]), np.int64(indptr[last])
+    nnz = len(indices)
+    degrees = np.empty(LANES, np.float32)
+    for run in range(len(bits)):
+        for number in range(bits.shape[1]):
+            run_bits = bits[run, number]
+            run_bits[first_entry:last_entry] = 0
+            steps_here = min(BITS, steps - number * BITS)
+            for k in range(steps_here):
+                collect_bits(
+                    kind, numbers[run], random_bytes[run], threshold, (number * BITS + k) * nnz, first_entry,
+                    last_entry, np.uint32(k), run_bits,
+                )  # fmt: skip
+            if keep_self_loops:
+                for node in range(first, last):
+                    for entry in range(indptr[node], indptr[node + 1]):
+                        if indices[entry] == node:
+                            run_bits[entry] = np.uint32(0xFFFFFFFF)
+            for start in range(0, steps_here, LANES):
+                lanes = min(LANES, steps_here - start)
+                scale = deg_inv_sqrt[run, number * BITS + start :]
+                for node in range(first, last):
+                    if renormalize:
+                        degrees[:] = ZERO
+                        for entry in range(indptr[node], indptr[node + 1]):
+                            entry_bits, weight = run_bits[entry] >> np.uint32(start), weights[entry]
+                            for lane in range(LANES):
+                                degrees[lane] += weight * np.float32((entry_bits >> np.uint32(lane)) & np.uint32(1))
+                        for lane in range(lanes):
+                            scale[lane, node] = ONE / np.sqrt(degrees[lane])
+                    else:
+                        for lane in range(lanes):
+                            scale[lane, node] = ONE
+    barrier(sync, parts)
+    first_entry, last_entry = part_range(nnz, part, parts)
+    for run in range(len(bits)):
+        for number in range(bits.shape[1]):
+            run_bits, run_transposed = bits[run, number], bits_transposed[run, number]
+            for entry in range(first_entry, last_entry):
+                run_transposed[entry] = run_bits[permutation[entry]]
 
 
 @cache
-def _kernels(width: int, *, prefetch: bool) -> tuple[Callable, Callable]:
-    """Return the forward and the backward kernel where halted nodes are still updated.
+def _kernels(width: int, *, masked: bool, frozen: bool, prefetch: bool) -> tuple[Callable, Callable]:
+    """Return the forward and the backward kernel; `masked` with edge dropout, `frozen` where halted nodes are frozen.
 
-    `forward` fills `logits` with z^k Q, without the bias. A run ends when all of its `nodes` have halted; later states
-    and logits are zero.
+    A part computes adjacent rows, block by block. Edge dropout is applied to the entries of a block before its rows are
+    summed: rows of few channels are summed over all entries, those that are dropped with weight zero; rows of many
+    channels over the entries that are kept.
     """
+    compact = masked and width > MAX_MASKED_WIDTH
 
-    @kernel
+    @kernel_helper
+    def next_block(indptr, first, last, capacity):
+        """The end of the block of rows that begins with row `first`."""
+        end, limit = first + 1, np.uint64(indptr[first]) + capacity
+        while end < last and end - first < BLOCK_ROWS and np.uint64(indptr[end + 1]) <= limit:
+            end += 1
+        return end
+
+    @kernel_helper
+    def drop_entries(indptr, indices, weights, bits, shift, row, end, kept_indices, kept_weights, row_ends):
+        """Apply edge dropout to rows row, ..., end - 1: fill `kept_weights`, and in compact form all three arrays."""
+        start, filled = np.uint64(indptr[row]), np.uint64(0)
+        if compact:
+            for r in range(np.uint64(row), np.uint64(end)):
+                for entry in range(np.uint64(indptr[r]), np.uint64(indptr[r + np.uint64(1)])):
+                    kept_indices[filled], kept_weights[filled] = indices[entry], weights[entry]
+                    filled += np.uint64((bits[entry] >> shift) & np.uint32(1))
+                row_ends[r - np.uint64(row) + np.uint64(1)] = filled
+        else:
+            for entry in range(start, np.uint64(indptr[end])):
+                bit = np.int32((bits[entry] >> shift) & np.uint32(1))
+                kept_weights[entry] = weights[entry] * np.float32(bit)
+
+    @parallel_kernel
     def forward(
-        indptr, indices, edge_weights, deg_inv_sqrt, adjacency_weight, z0_weight, budget, z, halting_weight,
-        halting_bias, nodes, logits,
+        indptr, indices, weights, bits, deg_inv_sqrt, adjacency_weight, z0_weight, budget, z0, halting_weight,
+        halting_bias, distance, slots, max_row_nnz, all_kept_weights, scaled, current, halting_sum, states, h,
+        last_step, steps_taken, halted, part, parts, sync,
     ):  # fmt: skip
-        runs, max_steps, num_nodes = logits.shape
-        total, scaled_z = np.empty(width, np.float32), np.empty((num_nodes, width), np.float32)
+        runs, max_steps, targets = h.shape
+        num_nodes, channels = z0.shape[1:]
+        capacity = max(max_row_nnz, BLOCK_ENTRIES) if compact else 0
+        kept_indices = np.empty(capacity, np.uint32)
+        kept_weights = np.empty(capacity, np.float32) if compact else all_kept_weights
+        limit = np.uint64(capacity) if compact else np.uint64(len(indices))
+        row_ends, total, new = (
+            np.zeros(BLOCK_ROWS + 1, np.uint32),
+            np.empty(width, np.float32),
+            np.zeros(width, np.float32),
+        )
+        first, last = part_range_by_weight(indptr, num_nodes, part, parts)
         for run in range(runs):
-            run_z, run_weight = z[run], halting_weight[run]
-            run_nodes, halted = nodes[run % len(nodes)], 0
+            run_distance, run_slots = distance[run % len(distance)], slots[run % len(slots)]
+            run_z0, run_weight, run_bias, run_last = z0[run], halting_weight[run], halting_bias[run], last_step[run]
+            run_scale, run_states, run_h = deg_inv_sqrt[run % len(deg_inv_sqrt)], states[run], h[run]
+            before, scale = scaled[0], run_scale[0]
+            for node in range(first, last):
+                for c in range(channels):
+                    new[c] = run_z0[node, c]
+                axpby(width, scale[node], new, ZERO, new, before[node])
+                slot = run_slots[node]
+                if slot >= 0:
+                    axpby(width, ONE, new, ZERO, new, run_states[0, slot])
+                    halting_sum[node if frozen else slot] = ZERO
+                if frozen:
+                    axpby(width, ONE, new, ZERO, new, current[node])
+                    halting_sum[node] = ZERO
+            halted_targets = 0
             for k in range(max_steps):
-                if halted == len(run_nodes):
-                    run_z[k + 1] = ZERO
-                    logits[run, k] = ZERO
-                    continue
-                weights = edge_weights[run % len(edge_weights), k % edge_weights.shape[1]]
-                scale = deg_inv_sqrt[run % len(deg_inv_sqrt), k % deg_inv_sqrt.shape[1]]
-                before, after, z0, step_logits = run_z[k], run_z[k + 1], run_z[0], logits[run, k]
-                for node in range(num_nodes):
-                    axpby(width, scale[node], before[node], ZERO, before[node], scaled_z[node])
-                for node in range(num_nodes):
-                    gather(width, prefetch, weights, indices, indptr[node], indptr[node + 1], scaled_z, total)
-                    axpby(width, adjacency_weight * scale[node], total, z0_weight, z0[node], after[node])
-                    logit, new = ZERO, after[node]
-                    for c in range(width):
-                        logit += new[c] * run_weight[c]
-                    step_logits[node] = logit
-                while (
-                    halted < len(run_nodes)
-                    and _halting_sum(logits[run, : k + 1, run_nodes[halted]], halting_bias[run]) >= budget
-                ):
-                    halted += 1
+                barrier(sync, parts)
+                if k > 0:
+                    halted_targets += atomic_load(halted[run], k - 1)
+                    if halted_targets == targets:
+                        break
+                if part == 0:
+                    steps_taken[run] = k + 1
+                scale, next_scale = run_scale[k % len(run_scale)], run_scale[(k + 1) % len(run_scale)]
+                before, after, newly_halted = scaled[k % 2], scaled[(k + 1) % 2], 0
+                step_bits, shift = bits[run % len(bits), k // BITS % bits.shape[1]], np.uint32(k % BITS)
+                state, probabilities = run_states[k + 1], run_h[k]
+                max_distance, block = max_steps - k - 1, first
+                while block < last:
+                    end = next_block(indptr, block, last, limit)
+                    if masked:
+                        drop_entries(
+                            indptr, indices, weights, step_bits, shift, block, end, kept_indices, kept_weights, row_ends
+                        )  # fmt: skip
+                    for node in range(block, end):
+                        if run_distance[node] > max_distance:
+                            continue
+                        if frozen and not halting_sum[node] < budget:
+                            axpby(width, next_scale[node], current[node], ZERO, current[node], after[node])
+                            continue
+                        if compact:
+                            gather(
+                                width, prefetch, kept_weights, kept_indices, row_ends[node - block],
+                                row_ends[node - block + 1], before, total,
+                            )  # fmt: skip
+                        elif masked:
+                            gather(
+                                width, prefetch, kept_weights, indices, indptr[node], indptr[node + 1], before, total
+                            )  # fmt: skip
+                        else:
+                            gather(width, prefetch, weights, indices, indptr[node], indptr[node + 1], before, total)
+                        axpby(width, adjacency_weight * scale[node], total, ZERO, total, new)
+                        if z0_weight != ZERO:
+                            for c in range(channels):
+                                new[c] += z0_weight * run_z0[node, c]
+                        axpby(width, next_scale[node], new, ZERO, new, after[node])
+                        slot = run_slots[node]
+                        if frozen or slot >= 0:
+                            logit = run_bias
+                            for c in range(width):
+                                logit += new[c] * run_weight[c]
+                            probability = ONE / (ONE + np.exp(-logit))
+                            index = node if frozen else np.int64(slot)
+                            sum_before = halting_sum[index]
+                            halting_sum[index] = sum_before + probability
+                            if slot >= 0:
+                                axpby(width, ONE, new, ZERO, new, state[slot])
+                                probabilities[slot] = probability
+                                newly_halted += int(sum_before < budget and not halting_sum[index] < budget)
+                            if frozen:
+                                axpby(width, ONE, new, ZERO, new, current[node])
+                                run_last[node] = k + 1
+                    block = end
+                atomic_add(halted[run], k, newly_halted)
+            barrier(sync, parts)
 
-    @kernel
-    def backward(indptr, indices, edge_weights, deg_inv_sqrt, adjacency_weight, z0_weight, grad_z):
-        runs, max_steps, num_nodes = grad_z.shape[0], grad_z.shape[1] - 1, grad_z.shape[2]
-        grad_total, grad_scaled_z = np.empty(width, np.float32), np.zeros((num_nodes, width), np.float32)
-        for run in range(runs):
-            for k in range(max_steps - 1, -1, -1):
-                weights = edge_weights[run % len(edge_weights), k % edge_weights.shape[1]]
-                scale = deg_inv_sqrt[run % len(deg_inv_sqrt), k % deg_inv_sqrt.shape[1]]
-                grad_before, grad_after, grad_z0 = grad_z[run, k], grad_z[run, k + 1], grad_z[run, 0]
-                for node in range(num_nodes):
-                    gradient, grad_norm = grad_after[node], ZERO
-                    for c in range(width):
-                        grad_norm += abs(gradient[c])
-                    if grad_norm == ZERO:
-                        continue
-                    axpby(width, adjacency_weight * scale[node], gradient, ZERO, gradient, grad_total)
-                    scatter(
-                        width, prefetch, weights, indices, indptr[node], indptr[node + 1], grad_scaled_z, grad_total
-                    )  # fmt: skip
-                for node in range(num_nodes):
-                    axpby(width, scale[node], grad_scaled_z[node], ONE, grad_before[node], grad_before[node])
-                grad_scaled_z[:] = ZERO
-                if z0_weight != ZERO:
-                    for node in range(num_nodes):
-                        axpby(width, z0_weight, grad_after[node], ONE, grad_z0[node], grad_z0[node])
-
-    return forward, backward
-
-
-@cache
-def _frozen_kernels(width: int, *, prefetch: bool) -> tuple[Callable, Callable]:
-    """Return the same kernels for frozen states: a halted node keeps its state, and no more is computed for it.
-
-    The current state of node i is z^k with k = last_step[i]. `forward` fills h itself.
-    """
-
-    @kernel
-    def forward(
-        indptr, indices, edge_weights, deg_inv_sqrt, adjacency_weight, z0_weight, budget, z, halting_weight,
-        halting_bias, nodes, h, last_step,
+    @parallel_kernel
+    def backward(
+        indptr, indices, weights, bits, deg_inv_sqrt, adjacency_weight, z0_weight, distance, slots, max_row_nnz,
+        all_kept_weights, scaled, current, last_step, steps_taken, grad_z, grad_z0, part, parts, sync,
     ):  # fmt: skip
-        runs, max_steps, num_nodes = h.shape
-        total, scaled_z = np.empty(width, np.float32), np.empty((num_nodes, width), np.float32)
-        halting_sum, active = np.empty(num_nodes, np.float32), np.empty(num_nodes, np.int64)
+        runs, num_nodes, channels = grad_z0.shape
+        capacity = max(max_row_nnz, BLOCK_ENTRIES) if compact else 0
+        kept_indices = np.empty(capacity, np.uint32)
+        kept_weights = np.empty(capacity, np.float32) if compact else all_kept_weights
+        limit = np.uint64(capacity) if compact else np.uint64(len(indices))
+        row_ends, total, new = (
+            np.zeros(BLOCK_ROWS + 1, np.uint32),
+            np.empty(width, np.float32),
+            np.zeros(width, np.float32),
+        )
+        zero = np.zeros(width, np.float32)
+        first, last = part_range_by_weight(indptr, num_nodes, part, parts)
         for run in range(runs):
-            run_z, run_weight, run_last = z[run], halting_weight[run], last_step[run]
-            run_nodes, halted, num_active = nodes[run % len(nodes)], 0, num_nodes
-            for node in range(num_nodes):
-                halting_sum[node], active[node], run_last[node] = ZERO, node, 0
-            for k in range(max_steps):
-                while halted < len(run_nodes) and not halting_sum[run_nodes[halted]] < budget:
-                    halted += 1
-                if halted == len(run_nodes):
-                    break
-                weights = edge_weights[run % len(edge_weights), k % edge_weights.shape[1]]
-                scale = deg_inv_sqrt[run % len(deg_inv_sqrt), k % deg_inv_sqrt.shape[1]]
-                if k == 0 or deg_inv_sqrt.shape[1] > 1:  # otherwise the rows of halted nodes are as before
-                    for node in range(num_nodes):
-                        state = run_z[run_last[node], node]
-                        axpby(width, scale[node], state, ZERO, state, scaled_z[node])
-                after, z0, still_active = run_z[k + 1], run_z[0], 0
-                for number in range(num_active):
-                    node = active[number]
-                    gather(width, prefetch, weights, indices, indptr[node], indptr[node + 1], scaled_z, total)
-                    axpby(width, adjacency_weight * scale[node], total, z0_weight, z0[node], after[node])
-                    logit, new = halting_bias[run], after[node]
-                    for c in range(width):
-                        logit += new[c] * run_weight[c]
-                    h[run, k, node] = ONE / (ONE + np.exp(-logit))
-                for number in range(num_active):
-                    node = active[number]
-                    run_last[node] = k + 1
-                    halting_sum[node] += h[run, k, node]
-                    axpby(width, scale[node], after[node], ZERO, after[node], scaled_z[node])
-                    if halting_sum[node] < budget:
-                        active[still_active] = node
-                        still_active += 1
-                num_active = still_active
-
-    @kernel
-    def backward(indptr, indices, edge_weights, deg_inv_sqrt, adjacency_weight, z0_weight, grad_z, last_step):
-        runs, max_steps, num_nodes = grad_z.shape[0], grad_z.shape[1] - 1, grad_z.shape[2]
-        grad_total, grad_scaled_z = np.empty(width, np.float32), np.zeros((num_nodes, width), np.float32)
-        for run in range(runs):
-            run_last = last_step[run]
-            for k in range(max_steps - 1, -1, -1):
-                weights = edge_weights[run % len(edge_weights), k % edge_weights.shape[1]]
-                scale = deg_inv_sqrt[run % len(deg_inv_sqrt), k % deg_inv_sqrt.shape[1]]
-                grad_after, grad_z0, any_gradient = grad_z[run, k + 1], grad_z[run, 0], False
-                for node in range(num_nodes):
-                    if run_last[node] <= k:
-                        continue
-                    gradient, grad_norm = grad_after[node], ZERO
-                    for c in range(width):
-                        grad_norm += abs(gradient[c])
-                    if grad_norm == ZERO:
-                        continue
-                    any_gradient = True
-                    axpby(width, adjacency_weight * scale[node], gradient, ZERO, gradient, grad_total)
-                    scatter(
-                        width, prefetch, weights, indices, indptr[node], indptr[node + 1], grad_scaled_z, grad_total
-                    )  # fmt: skip
-                    if z0_weight != ZERO:
-                        axpby(width, z0_weight, gradient, ONE, grad_z0[node], grad_z0[node])
-                if any_gradient:
-                    for node in range(num_nodes):
-                        grad_before = grad_z[run, min(k, run_last[node]), node]
-                        axpby(width, scale[node], grad_scaled_z[node], ONE, grad_before, grad_before)
-                    grad_scaled_z[:] = ZERO
+            run_distance, run_slots = distance[run % len(distance)], slots[run % len(slots)]
+            run_last, run_grad, steps = last_step[run], grad_z0[run], steps_taken[run]
+            run_scale = deg_inv_sqrt[run % len(deg_inv_sqrt)]
+            scale, gradients = run_scale[(steps - 1) % len(run_scale)], grad_z[run, steps]
+            before, after = scaled[steps % 2], scaled[(steps + 1) % 2]
+            barrier(sync, parts)
+            for node in range(first, last):
+                slot = run_slots[node]
+                source = gradients[slot] if slot >= 0 else zero
+                active = slot >= 0 and (not frozen or run_last[node] >= steps)
+                axpby(width, scale[node] if active else ZERO, source, ZERO, source, before[node])
+                axpby(width, ZERO, source, ZERO, source, after[node])
+                for c in range(channels):
+                    run_grad[node, c] = z0_weight * source[c] if active else ZERO
+                if frozen:
+                    axpby(width, ONE, source, ZERO, source, current[node])
+            for k in range(steps, 0, -1):
+                barrier(sync, parts)
+                scale, next_scale = run_scale[(k - 1) % len(run_scale)], run_scale[(k - 2) % len(run_scale)]
+                before, after, gradients = scaled[k % 2], scaled[(k - 1) % 2], grad_z[run, k - 1]
+                step_bits = bits[run % len(bits), (k - 1) // BITS % bits.shape[1]]
+                shift, max_distance, block = np.uint32((k - 1) % BITS), steps - k + 1, first
+                while block < last:
+                    end = next_block(indptr, block, last, limit)
+                    if masked:
+                        drop_entries(
+                            indptr, indices, weights, step_bits, shift, block, end, kept_indices, kept_weights, row_ends
+                        )  # fmt: skip
+                    for node in range(block, end):
+                        if run_distance[node] > max_distance:
+                            continue
+                        if compact:
+                            gather(
+                                width, prefetch, kept_weights, kept_indices, row_ends[node - block],
+                                row_ends[node - block + 1], before, total,
+                            )  # fmt: skip
+                        elif masked:
+                            gather(
+                                width, prefetch, kept_weights, indices, indptr[node], indptr[node + 1], before, total
+                            )  # fmt: skip
+                        else:
+                            gather(width, prefetch, weights, indices, indptr[node], indptr[node + 1], before, total)
+                        axpby(width, adjacency_weight * scale[node], total, ZERO, total, new)
+                        if frozen and run_last[node] < k:
+                            axpby(width, ONE, current[node], ONE, new, new)
+                        slot = run_slots[node]
+                        if slot >= 0:
+                            axpby(width, ONE, gradients[slot], ONE, new, new)
+                        if frozen:
+                            axpby(width, ONE, new, ZERO, new, current[node])
+                        if k == 1:
+                            for c in range(channels):
+                                run_grad[node, c] += new[c]
+                        elif frozen and run_last[node] < k - 1:
+                            axpby(width, ZERO, zero, ZERO, zero, after[node])
+                        else:
+                            axpby(width, next_scale[node], new, ZERO, new, after[node])
+                            if z0_weight != ZERO:
+                                for c in range(channels):
+                                    run_grad[node, c] += z0_weight * new[c]
+                    block = end
 
     return forward, backward

@@ -63,10 +63,12 @@ def propagate(
     return z, h, (edge_masks.deg_inv_sqrt, active, last_step, *bits)
 
 
-def propagate_backward(matrices: PropagationMatrices, saved: tuple[Tensor, ...], grad_z: Tensor) -> None:
-    """Add the gradients of z^1, ..., z^T to those of the states before them, down to z^0, in place.
+def propagate_backward(
+    matrices: PropagationMatrices, saved: tuple[Tensor, ...], grad_z: Tensor, *, channels: int
+) -> Tensor:
+    """Return the gradient of z^0, (runs, nodes, channels).
 
-    `saved` are the tensors that `propagate` returned; grad_z has the shape of z.
+    `saved` are the tensors that `propagate` returned; grad_z, of the shape of z, becomes the gradient of all.
     """
     deg_inv_sqrt, active, last_step, *bits = saved
     edge_masks = EdgeMasks(bits[0] if bits else None, deg_inv_sqrt).transpose(matrices)
@@ -85,6 +87,7 @@ def propagate_backward(matrices: PropagationMatrices, saved: tuple[Tensor, ...],
             took_step = last_step[:, None] > torch.arange(last + 1, device=last_step.device)[:, None]
             grad_steps = grad_steps * took_step[..., None]
         grad_z[:, 0].add_(axis_sums(grad_steps, 1), alpha=matrices.z0_weight)
+    return grad_z[:, 0, :, :channels]
 
 
 def _scaled_buffers(z: Tensor, edge_masks: EdgeMasks, k: int) -> list[Tensor]:
