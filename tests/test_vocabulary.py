@@ -77,6 +77,7 @@ EXCEPTIONS: dict[str, tuple[str, ...]] = {
     "tests/test_vocabulary.py": ("*",),  # the list itself
     "src/apgcn/ops/devices.py": ("processor",),  # platform.processor of the standard library
     "src/apgcn/ops/kernels/cpu/simd_rows.py": ("extending",),  # the module numba.extending
+    "src/apgcn/ops/kernels/cpu/parallel.py": ("extending",),  # the module numba.extending
     "tests/test_sklearn.py": ("estimator",),  # the argument of scikit-learn's checks
     "src/apgcn/training/search_space.py": ("ask",),  # optuna's ask-and-tell interface
     "tests/nn/test_halting.py": ("given",),  # the decorator of hypothesis

@@ -141,8 +141,7 @@ def restore(trainer: BatchedTrainer, state: dict[str, Tensor], epochs: int) -> N
     trainer.active_runs = active_runs
     trainer.rng.select(active_runs)
     trainer.early_stopping.select(active_runs)
-    trainer.train_nodes = trainer.train_nodes.select(active_runs)
-    trainer.stopping_nodes = trainer.stopping_nodes.select(active_runs)
+    trainer.set_nodes(trainer.train_nodes.select(active_runs), trainer.stopping_nodes.select(active_runs))
     trainer.best_epochs = state["best_epochs"]
     trainer.finished_epochs = state["finished_epochs"].cpu().numpy()
     for name in EARLY_STOPPING:

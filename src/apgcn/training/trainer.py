@@ -140,7 +140,7 @@ class BatchedTrainer:
         self.early_stopping = EarlyStopping(
             len(runs), patience=training.patience, early_stop_mode=training.early_stop_mode, device=device
         )
-        self._set_nodes(*self._node_sets())
+        self.set_nodes(*self._node_sets())
         self.active_runs = torch.arange(len(runs), device=device)
         self.best_weights = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
         self.best_epochs = torch.zeros(len(runs), dtype=torch.int64, device=device)
@@ -156,8 +156,8 @@ class BatchedTrainer:
         """The training and the stopping nodes of all runs."""
         return _stack_sets(self.graph, self.runs)
 
-    def _set_nodes(self, train_nodes: NodeSet, stopping_nodes: NodeSet) -> None:
-        """Set the nodes of the active runs; a forward pass returns the rows of the nodes that it is asked for alone."""
+    def set_nodes(self, train_nodes: NodeSet, stopping_nodes: NodeSet) -> None:
+        """Set the nodes of the active runs; a forward pass returns the rows of the requested nodes alone."""
         self.train_nodes, self.stopping_nodes = train_nodes, stopping_nodes
         self.evaluated_nodes = torch.cat([train_nodes.index, stopping_nodes.index], dim=1)
         self.train_rows = train_nodes.as_rows(0)
@@ -287,7 +287,7 @@ class BatchedTrainer:
         self.active_runs, self.best_epochs = self.active_runs[remaining], self.best_epochs[remaining]
         self.rng.select(remaining)
         self.early_stopping.select(remaining)
-        self._set_nodes(self.train_nodes.select(remaining), self.stopping_nodes.select(remaining))
+        self.set_nodes(self.train_nodes.select(remaining), self.stopping_nodes.select(remaining))
         for parameter in self.model.parameters():
             state = self.optimizer.state[parameter]
             for moment in ("exp_avg", "exp_avg_sq"):

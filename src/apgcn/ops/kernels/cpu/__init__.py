@@ -1,7 +1,7 @@
 """Kernels that numba compiles for the CPU; each uses one thread or several, with the same bits.
 
 * `jit`: compilation, the on-disk cache, conversion of arguments.
-* `parallel`: parts of a kernel on several threads.
+* `parallel`: kernels on several threads.
 * `simd_rows`: row operations that stay in SIMD registers, as LLVM IR; all kernels are built on them.
 * `rng`: random numbers and unpacking of dropout masks.
 * `spmm`: sparse-dense products.

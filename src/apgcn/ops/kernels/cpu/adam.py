@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from apgcn.ops.kernels.cpu.jit import ONE, to_numpy
-from apgcn.ops.kernels.cpu.parallel import choose_parts, parallel_kernel, part_range
+from apgcn.ops.kernels.cpu.parallel import choose_threads, parallel_kernel, thread_range
 
 
 def adam(
@@ -30,7 +30,7 @@ def adam(
     """Take one step of Adam, the `step`-th, in place; all tensors are contiguous and of the same shape."""
     first, second = (1 - beta**step for beta in betas)
     _adam(
-        choose_parts(weight.numel()),
+        choose_threads(weight.numel()),
         *(array.reshape(-1) for array in to_numpy(weight, gradient, exp_avg, exp_avg_sq)),
         np.float32(learning_rate / first),
         np.float32(1 / math.sqrt(second)),
@@ -40,8 +40,8 @@ def adam(
 
 
 @parallel_kernel(exact=True)
-def _adam(weight, gradient, exp_avg, exp_avg_sq, step_size, correction, beta_1, beta_2, epsilon, part, parts, sync):
-    first, last = part_range(len(weight), part, parts)
+def _adam(weight, gradient, exp_avg, exp_avg_sq, step_size, correction, beta_1, beta_2, epsilon, thread, threads, sync):
+    first, last = thread_range(len(weight), thread, threads)
     for i in range(np.uint64(first), np.uint64(last)):
         exp_avg[i] = beta_1 * exp_avg[i] + (ONE - beta_1) * gradient[i]
         exp_avg_sq[i] = beta_2 * exp_avg_sq[i] + (ONE - beta_2) * gradient[i] * gradient[i]

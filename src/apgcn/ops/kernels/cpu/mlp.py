@@ -4,7 +4,7 @@ The reference is the PyTorch path of `nn.layers.MLP`; `test_mlp_over_sparse_feat
 `test_mlp_over_dense_features_matches_reference` compare both directions.
 
 Both layers of a node are computed while its row is in registers, from the entries that are neither zero nor dropped.
-The features are sparse or dense: of a sparse matrix `indptr` and `indices` say where its values are, a dense matrix has
+The features are sparse or dense: of a sparse matrix `indptr` and `indices` hold the places of its values, a dense matrix has
 the same columns in every row. Sums over nodes, for gradients, are divided into blocks of nodes that depend on the sizes
 alone, and added in ascending order, so that the number of threads does not change a bit.
 """
@@ -20,14 +20,20 @@ from torch import Tensor
 from torch.nn import functional
 
 from apgcn.ops.kernels.cpu.jit import ZERO, csr_arrays, to_numpy
-from apgcn.ops.kernels.cpu.parallel import barrier, choose_parts, parallel_kernel, part_range, part_range_by_weight
+from apgcn.ops.kernels.cpu.parallel import (
+    barrier,
+    choose_threads,
+    parallel_kernel,
+    thread_range,
+    thread_range_by_weight,
+)
 from apgcn.ops.kernels.cpu.propagation import padded_width
 from apgcn.ops.kernels.cpu.rng import NO_MASK, fill_mask, mask_arrays
 from apgcn.ops.kernels.cpu.simd_rows import NO_PREFETCH, gather, scatter
 from apgcn.ops.rng import PackedMask
 from apgcn.ops.sparse import SparseMatrix
 
-BLOCKS = 64  # of nodes, at most; so many parts can work at once
+BLOCKS = 64  # of nodes, at most; so many threads can work at once
 MIN_BLOCK_NODES = 256
 TILE_FEATURES = 16  # dense features whose gradients are computed at once
 CHUNK_ROWS = 16  # rows whose dropout masks are read at once
@@ -67,7 +73,7 @@ def mlp(
     dropped_values = w_1.new_empty(runs, values.shape[1]) if keeps_values else values
     forward, *_ = _kernels(hidden_channels, width, is_sparse=is_sparse)
     forward(
-        choose_parts(runs * values.shape[1] * (1 + hidden_channels / 16)),
+        choose_threads(runs * values.shape[1] * (1 + hidden_channels / 16)),
         *arrays,
         *to_numpy(values),
         *mask_arrays(feature_mask, runs),
@@ -106,19 +112,19 @@ def mlp_backward(
         hidden_channels, width, is_sparse=is_sparse
     )
     hidden_backward(
-        choose_parts(runs * num_nodes * hidden_channels * (1 + width / 16)),
+        choose_threads(runs * num_nodes * hidden_channels * (1 + width / 16)),
         *to_numpy(grad_z, hidden, w_2.transpose(1, 2)),
         np.float32(mask_scale),
         block,
         partial,
         *to_numpy(grad_hidden, grad_b_1, grad_w_2, grad_b_2),
     )
-    parts = choose_parts(runs * values.shape[1] * (1 + hidden_channels / 16))
-    if isinstance(x, SparseMatrix) and parts == 1:
+    threads = choose_threads(runs * values.shape[1] * (1 + hidden_channels / 16))
+    if isinstance(x, SparseMatrix) and threads == 1:
         row_backward(1, *arrays, *to_numpy(dropped_values, grad_hidden), x.structure.max_row_nnz, *to_numpy(grad_w_1))
     elif isinstance(x, SparseMatrix):
         sparse_backward(
-            parts,
+            threads,
             *csr_arrays(x.structure.csr_transposed),
             to_numpy(x.structure.transpose_permutation)[0].view(csr_arrays(x.structure.csr)[1].dtype),
             *to_numpy(dropped_values, grad_hidden),
@@ -128,7 +134,7 @@ def mlp_backward(
     else:
         row_blocks = max(1, min(BLOCKS, MAX_PARTIAL_FLOATS // max(1, features * hidden_channels), num_nodes // 64))
         dense_backward(
-            parts,
+            threads,
             *to_numpy(values.view(-1, num_nodes, features)),
             *mask_arrays(feature_mask, runs),
             *to_numpy(grad_hidden),
@@ -172,8 +178,8 @@ def _kernels(hidden_channels: int, width: int, *, is_sparse: bool) -> tuple[Call
     @parallel_kernel
     def forward(
         indptr, indices, values, x_kind, x_numbers, x_bytes, x_threshold, x_scale, kind, numbers, random_bytes,
-        threshold, scale, w_1, b_1, w_2, b_2, max_row_nnz, keeps_values, keep_hidden, dropped_values, hidden, z, part,
-        parts, sync,
+        threshold, scale, w_1, b_1, w_2, b_2, max_row_nnz, keeps_values, keep_hidden, dropped_values, hidden, z,
+        thread, threads, sync,
     ):  # fmt: skip
         runs, num_nodes, channels = z.shape
         factors = np.empty(CHUNK_ROWS * max_row_nnz, np.float32)
@@ -182,9 +188,9 @@ def _kernels(hidden_channels: int, width: int, *, is_sparse: bool) -> tuple[Call
         active, activations = np.empty(hidden_channels, np.uint32), np.empty(hidden_channels, np.float32)
         total, output = np.empty(hidden_channels, np.float32), np.empty(width, np.float32)
         if is_sparse:
-            first, last = part_range_by_weight(indptr, num_nodes, part, parts)
+            first, last = thread_range_by_weight(indptr, num_nodes, thread, threads)
         else:
-            first, last = part_range(num_nodes, part, parts)
+            first, last = thread_range(num_nodes, thread, threads)
         for run in range(runs):
             run_values, run_w_1, run_w_2 = values[run % len(values)], w_1[run], w_2[run]
             run_b_1, run_b_2, run_z = b_1[run, 0], b_2[run, 0], z[run]
@@ -264,8 +270,8 @@ def _kernels(hidden_channels: int, width: int, *, is_sparse: bool) -> tuple[Call
 
     @parallel_kernel
     def hidden_backward(
-        grad_z, hidden, w_2_transposed, mask_scale, block, partial, grad_hidden, grad_b_1, grad_w_2, grad_b_2, part,
-        parts, sync,
+        grad_z, hidden, w_2_transposed, mask_scale, block, partial, grad_hidden, grad_b_1, grad_w_2, grad_b_2,
+        thread, threads, sync,
     ):  # fmt: skip
         runs, num_nodes, channels = grad_z.shape
         all_channels = np.arange(channels).astype(np.uint32)
@@ -274,7 +280,7 @@ def _kernels(hidden_channels: int, width: int, *, is_sparse: bool) -> tuple[Call
         blocks, bias_start = len(partial), hidden_channels * width
         for run in range(runs):
             run_grad_z, run_hidden, run_grad, run_w_2 = grad_z[run], hidden[run], grad_hidden[run], w_2_transposed[run]
-            for b in range(part, blocks, parts):
+            for b in range(thread, blocks, threads):
                 block_w_2 = partial[b, :bias_start].reshape(block_shape)
                 block_b_1 = partial[b, bias_start : bias_start + hidden_channels]
                 block_b_2 = partial[b, bias_start + hidden_channels :]
@@ -311,21 +317,21 @@ def _kernels(hidden_channels: int, width: int, *, is_sparse: bool) -> tuple[Call
                     scatter(
                         width, NO_PREFETCH, activations, active, np.uint32(0), np.uint32(count), block_w_2, gradient
                     )
-            barrier(sync, parts)
-            if part == 0:
+            barrier(sync, threads)
+            if thread == 0:
                 for b in range(1, blocks):
                     for i in range(partial.shape[1]):
                         partial[0, i] += partial[b, i]
-                sums = partial[0, :bias_start].reshape(block_shape)
+                totals = partial[0, :bias_start].reshape(block_shape)
                 for k in range(hidden_channels):
                     for c in range(width):
-                        grad_w_2[run, k, c] = sums[c, k] if transposed else sums[k, c]
+                        grad_w_2[run, k, c] = totals[c, k] if transposed else totals[k, c]
                 grad_b_1[run, 0] = partial[0, bias_start : bias_start + hidden_channels]
                 grad_b_2[run, 0] = partial[0, bias_start + hidden_channels :]
-            barrier(sync, parts)
+            barrier(sync, threads)
 
     @parallel_kernel
-    def row_backward(indptr, indices, values, grad_hidden, max_row_nnz, grad_w_1, part, parts, sync):
+    def row_backward(indptr, indices, values, grad_hidden, max_row_nnz, grad_w_1, thread, threads, sync):
         entry_indices, entry_values = np.empty(max_row_nnz, np.uint32), np.empty(max_row_nnz, np.float32)
         for run in range(len(grad_w_1)):
             run_values, run_grad, run_grad_w_1 = values[run % len(values)], grad_hidden[run], grad_w_1[run]
@@ -341,9 +347,11 @@ def _kernels(hidden_channels: int, width: int, *, is_sparse: bool) -> tuple[Call
                 )  # fmt: skip
 
     @parallel_kernel
-    def sparse_backward(indptr, nodes, permutation, values, grad_hidden, max_column_nnz, grad_w_1, part, parts, sync):
+    def sparse_backward(
+        indptr, nodes, permutation, values, grad_hidden, max_column_nnz, grad_w_1, thread, threads, sync
+    ):
         entry_nodes, entry_values = np.empty(max_column_nnz, np.uint32), np.empty(max_column_nnz, np.float32)
-        first, last = part_range_by_weight(indptr, len(indptr) - 1, part, parts)
+        first, last = thread_range_by_weight(indptr, len(indptr) - 1, thread, threads)
         for run in range(len(grad_w_1)):
             run_values, run_grad = values[run % len(values)], grad_hidden[run]
             for feature in range(first, last):
@@ -359,7 +367,7 @@ def _kernels(hidden_channels: int, width: int, *, is_sparse: bool) -> tuple[Call
 
     @parallel_kernel
     def dense_backward(
-        x, kind, numbers, random_bytes, threshold, scale, grad_hidden, partial, grad_w_1, part, parts, sync
+        x, kind, numbers, random_bytes, threshold, scale, grad_hidden, partial, grad_w_1, thread, threads, sync
     ):  # fmt: skip
         runs, num_nodes = len(grad_w_1), x.shape[1]
         row_blocks, features, _ = partial.shape
@@ -368,12 +376,12 @@ def _kernels(hidden_channels: int, width: int, *, is_sparse: bool) -> tuple[Call
         entry_features, entry_values = np.empty(TILE_FEATURES, np.uint32), np.empty(TILE_FEATURES, np.float32)
         for run in range(runs):
             run_x, run_numbers, run_bytes, run_grad = x[run % len(x)], numbers[run], random_bytes[run], grad_hidden[run]
-            for item in range(part, row_blocks * tiles, parts):
+            for item in range(thread, row_blocks * tiles, threads):
                 b, start = item // tiles, item % tiles * TILE_FEATURES
                 end = min(features, start + TILE_FEATURES)
-                sums = partial[b, start:end]
-                sums[:] = ZERO
-                first, last = part_range(num_nodes, b, row_blocks)
+                totals = partial[b, start:end]
+                totals[:] = ZERO
+                first, last = thread_range(num_nodes, b, row_blocks)
                 for row in range(first, last):
                     offset = row * features
                     fill_mask(
@@ -386,16 +394,16 @@ def _kernels(hidden_channels: int, width: int, *, is_sparse: bool) -> tuple[Call
                         count += np.uint64(value != ZERO)
                     scatter(
                         hidden_channels, NO_PREFETCH, entry_values, entry_features, np.uint32(0), np.uint32(count),
-                        sums, run_grad[row],
+                        totals, run_grad[row],
                     )  # fmt: skip
-            barrier(sync, parts)
-            first, last = part_range(features, part, parts)
+            barrier(sync, threads)
+            first, last = thread_range(features, thread, threads)
             for feature in range(first, last):
                 row_sum = grad_w_1[run, feature]
                 row_sum[:] = partial[0, feature]
                 for b in range(1, row_blocks):
                     for c in range(hidden_channels):
                         row_sum[c] += partial[b, feature, c]
-            barrier(sync, parts)
+            barrier(sync, threads)
 
     return forward, hidden_backward, row_backward, sparse_backward, dense_backward

@@ -1,13 +1,13 @@
-"""Kernels whose parts run on several threads.
+"""Kernels that run on several threads.
 
-A parallel kernel takes three more arguments: `part`, from 0 to `parts - 1`, the number of `parts`, and `sync`, the
-counters of its barriers. Each part computes some of the rows; `barrier(sync, parts)` waits until all have arrived.
-Every value is computed by one part, in one order, so that the number of parts does not change a bit of it.
+A parallel kernel takes three more arguments: `thread`, from 0 to `threads - 1`, the number of `threads`, and `sync`,
+the counters of its barriers. Each thread computes some of the rows; `barrier(sync, threads)` waits until all have
+arrived. Every value is computed by one thread, in one order, so that their number does not change a bit of it.
 
 The threads are Python's, and the kernels release the interpreter lock. They are created on first use and wait in
 between. They are not OpenMP's, as numba's `prange` would use here: a fork or a second OpenMP runtime (PyTorch's) would
 break or slow those down, and their waiting threads occupy the cores. If another thread of the program is in a parallel
-kernel already, a kernel runs in one part.
+kernel already, a kernel runs on one thread.
 """
 
 from __future__ import annotations
@@ -29,20 +29,18 @@ from apgcn._utils.process import defer_signals
 from apgcn.ops.kernels.cpu.jit import kernel_helper
 from apgcn.ops.threads import get_num_threads
 
-PART_NANOSECONDS = (
-    100_000  # work of a part that makes it worth a thread; a launch costs some 20 microseconds per thread
-)
+THREAD_NANOSECONDS = 100_000  # work that is worth a thread; a launch costs some 20 microseconds per thread
 SPINS = 2_000  # turns of a waiting thread before it offers its core to others
 INT64 = ir.IntType(64)
 
 
-def choose_parts(nanoseconds: float) -> int:
-    """The number of parts for a kernel that takes about so long on one thread."""
-    return max(1, min(get_num_threads(), int(nanoseconds / PART_NANOSECONDS)))
+def choose_threads(nanoseconds: float) -> int:
+    """The number of threads for a kernel that takes about so long on one thread."""
+    return max(1, min(get_num_threads(), int(nanoseconds / THREAD_NANOSECONDS)))
 
 
 def parallel_kernel(function: Callable | None = None, *, exact: bool = False) -> Callable[..., Any]:
-    """Compile a function (*arguments, part, parts, sync); the result is called with the number of parts first.
+    """Compile a function (*arguments, thread, threads, sync); the result is called with the number of threads first.
 
     With `exact` its arithmetic is not rearranged, so that the position of a value in an array does not matter.
     """
@@ -50,39 +48,39 @@ def parallel_kernel(function: Callable | None = None, *, exact: bool = False) ->
         return partial(parallel_kernel, exact=exact)
     dispatcher = kernel_helper(function, nogil=True, exact=exact)
 
-    def call(parts: int, *arguments: Any) -> None:
+    def call(threads: int, *arguments: Any) -> None:
         if not dispatcher.overloads:
             with defer_signals():
                 dispatcher(*arguments, 0, 1, np.zeros(2, np.int64))
-        elif parts == 1 or not _team.launch(dispatcher, parts, arguments):
+        elif threads == 1 or not _team.launch(dispatcher, threads, arguments):
             dispatcher(*arguments, 0, 1, np.zeros(2, np.int64))
 
     return call
 
 
 class _Team:
-    """The threads that run parts 1, 2, ... of the present kernel; part 0 runs on the thread that calls it."""
+    """Threads 1, 2, ... of the present kernel; thread 0 is the one that calls it."""
 
     def __init__(self) -> None:
         self._in_use = threading.Lock()
         self._queues: list[SimpleQueue] = []
 
-    def launch(self, dispatcher: Any, parts: int, arguments: tuple[Any, ...]) -> bool:
-        """Run all parts and wait for them; return False, having done nothing, if the threads are busy."""
+    def launch(self, dispatcher: Any, threads: int, arguments: tuple[Any, ...]) -> bool:
+        """Run a kernel on all threads and wait for them; return False, having done nothing, if they are busy."""
         if not self._in_use.acquire(blocking=False):
             return False
         try:
-            while len(self._queues) < parts - 1:
+            while len(self._queues) < threads - 1:
                 self._queues.append(SimpleQueue())
                 threading.Thread(
                     target=_work, args=(self._queues[-1],), name=f"apgcn-{len(self._queues)}", daemon=True
                 ).start()
             sync = np.zeros(2, np.int64)
             done = threading.Semaphore(0)
-            for part, queue in enumerate(self._queues[: parts - 1], start=1):
-                queue.put((dispatcher, (*arguments, part, parts, sync), done))
-            dispatcher(*arguments, 0, parts, sync)
-            for _ in range(parts - 1):
+            for thread, queue in enumerate(self._queues[: threads - 1], start=1):
+                queue.put((dispatcher, (*arguments, thread, threads, sync), done))
+            dispatcher(*arguments, 0, threads, sync)
+            for _ in range(threads - 1):
                 done.acquire()
         finally:
             self._in_use.release()
@@ -150,13 +148,13 @@ def _yield_core(typing):
 
 
 @kernel_helper
-def barrier(sync, parts):
-    """Wait until all parts have arrived; sync[0] counts the parts that wait, sync[1] the barriers that were passed."""
-    if parts == 1:
+def barrier(sync, threads):
+    """Wait until all threads have arrived; sync[0] counts those that wait, sync[1] the barriers that were passed."""
+    if threads == 1:
         return
     passed = atomic_load(sync, 1)
-    if atomic_add(sync, 0, 1) == parts - 1:
-        atomic_add(sync, 0, -parts)
+    if atomic_add(sync, 0, 1) == threads - 1:
+        atomic_add(sync, 0, -threads)
         atomic_add(sync, 1, 1)
         return
     spins = 0
@@ -167,25 +165,25 @@ def barrier(sync, parts):
 
 
 @kernel_helper
-def part_range(count, part, parts):
-    """First and last + 1 of the items of a part, when `count` items are divided evenly."""
-    return count * part // parts, count * (part + 1) // parts
+def thread_range(count, thread, threads):
+    """First and last + 1 of the items of a thread, when `count` items are divided evenly."""
+    return count * thread // threads, count * (thread + 1) // threads
 
 
 @kernel_helper
-def part_range_by_weight(cumulative, count, part, parts):
+def thread_range_by_weight(cumulative, count, thread, threads):
     """The same for items of unequal weight; `cumulative[i]` is the weight of the items before i, and of i items."""
-    return _first_at_least(cumulative, count, part, parts), _first_at_least(cumulative, count, part + 1, parts)
+    return _first_at_least(cumulative, count, thread, threads), _first_at_least(cumulative, count, thread + 1, threads)
 
 
 @kernel_helper
-def _first_at_least(cumulative, count, part, parts):
-    """The first item before which lies at least the fraction part / parts of the weight of `count` items."""
+def _first_at_least(cumulative, count, thread, threads):
+    """The first item before which lies at least the fraction thread / threads of the weight of `count` items."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
-        if np.int64(cumulative[middle]) * parts < np.int64(cumulative[count]) * part:
+        if np.int64(cumulative[middle]) * threads < np.int64(cumulative[count]) * thread:
             low = middle + 1
         else:
             high = middle
-    return low if part < parts else count
+    return low if thread < threads else count

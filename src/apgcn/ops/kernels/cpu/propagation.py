@@ -6,7 +6,7 @@ The equations are in `kernels.autograd.FusedAdaptivePropagation`. The reference 
 compare both directions.
 
 A_k = S_k W_k S_k with the diagonal S_k = D_k^-1/2 (`deg_inv_sqrt`). A step sums the rows of S_k z^(k-1) (`scaled`) over
-the in-neighbours that edge dropout keeps; bit k - 1 of `bits` says whether it keeps an entry at step k. The backward
+the in-neighbours that edge dropout keeps; bit k - 1 of `bits` is set if it keeps an entry at step k. The backward
 pass does the same with the transposed matrix, so that both are sums along rows, in ascending order.
 
 Only the states that the requested nodes depend on are computed (`receptive_field`), and only the states of these nodes
@@ -30,10 +30,10 @@ from apgcn.ops.kernels.cpu.parallel import (
     atomic_add,
     atomic_load,
     barrier,
-    choose_parts,
+    choose_threads,
     parallel_kernel,
-    part_range,
-    part_range_by_weight,
+    thread_range,
+    thread_range_by_weight,
 )
 from apgcn.ops.kernels.cpu.rng import collect_bits, mask_arrays
 from apgcn.ops.kernels.cpu.simd_rows import PREFETCH_SIZE, axpby, gather
@@ -155,7 +155,7 @@ def _edge_arrays(weights: Tensor, bits: Tensor, deg_inv_sqrt: Tensor) -> list[np
 
 
 def _propagation_parts(nnz: int, width: int, steps: int) -> int:
-    return choose_parts(steps * nnz * (1 + width / 16))
+    return choose_threads(steps * nnz * (1 + width / 16))
 
 
 def _prepare_edges(matrices: PropagationMatrices, steps: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -175,7 +175,7 @@ def _prepare_edges(matrices: PropagationMatrices, steps: int) -> tuple[Tensor, T
     deg_inv_sqrt = torch.empty(runs, steps, structure.shape[0])
     kind, *arrays, _ = mask_arrays(mask, runs)
     _edges_kernel(
-        choose_parts(runs * steps * structure.nnz),
+        choose_threads(runs * steps * structure.nnz),
         *csr_arrays(structure.csr),
         *to_numpy(matrices.weights, structure.transpose_permutation),
         kind,
@@ -196,7 +196,7 @@ def _deg_inv_sqrt(matrices: PropagationMatrices) -> Tensor:
         return torch.ones(1, 1, num_nodes)
     deg_inv_sqrt = torch.empty(1, 1, num_nodes)
     _degrees_kernel(
-        choose_parts(matrices.structure.nnz),
+        choose_threads(matrices.structure.nnz),
         *csr_arrays(matrices.structure.csr),
         *to_numpy(matrices.weights, deg_inv_sqrt),
     )
@@ -204,8 +204,8 @@ def _deg_inv_sqrt(matrices: PropagationMatrices) -> Tensor:
 
 
 @parallel_kernel
-def _degrees_kernel(indptr, indices, weights, deg_inv_sqrt, part, parts, sync):
-    first, last = part_range_by_weight(indptr, len(indptr) - 1, part, parts)
+def _degrees_kernel(indptr, indices, weights, deg_inv_sqrt, thread, threads, sync):
+    first, last = thread_range_by_weight(indptr, len(indptr) - 1, thread, threads)
     for node in range(first, last):
         degree = ZERO
         for entry in range(indptr[node], indptr[node + 1]):
@@ -216,9 +216,9 @@ def _degrees_kernel(indptr, indices, weights, deg_inv_sqrt, part, parts, sync):
 @parallel_kernel
 def _edges_kernel(
     indptr, indices, weights, permutation, kind, numbers, random_bytes, threshold, steps, keep_self_loops, renormalize,
-    bits, bits_transposed, deg_inv_sqrt, part, parts, sync,
+    bits, bits_transposed, deg_inv_sqrt, thread, threads, sync,
 ):  # fmt: skip
-    first, last = part_range_by_weight(indptr, len(indptr) - 1, part, parts)
+    first, last = thread_range_by_weight(indptr, len(indptr) - 1, thread, threads)
     first_entry, last_entry = np.int64(indptr[first]), np.int64(indptr[last])
     nnz = len(indices)
     degrees = np.empty(LANES, np.float32)
@@ -252,8 +252,8 @@ def _edges_kernel(
                     else:
                         for lane in range(lanes):
                             scale[lane, node] = ONE
-    barrier(sync, parts)
-    first_entry, last_entry = part_range(nnz, part, parts)
+    barrier(sync, threads)
+    first_entry, last_entry = thread_range(nnz, thread, threads)
     for run in range(len(bits)):
         for number in range(bits.shape[1]):
             run_bits, run_transposed = bits[run, number], bits_transposed[run, number]
@@ -265,9 +265,9 @@ def _edges_kernel(
 def _kernels(width: int, *, masked: bool, frozen: bool, prefetch: bool) -> tuple[Callable, Callable]:
     """Return the forward and the backward kernel; `masked` with edge dropout, `frozen` where halted nodes are frozen.
 
-    A part computes adjacent rows, block by block. Edge dropout is applied to the entries of a block before its rows are
-    summed: rows of few channels are summed over all entries, those that are dropped with weight zero; rows of many
-    channels over the entries that are kept.
+    A thread computes adjacent rows, block by block. Edge dropout is applied to the entries of a block before its
+    rows are summed: rows of few channels are summed over all entries, those that are dropped with weight zero; rows
+    of many channels over the entries that are kept.
     """
     compact = masked and width > MAX_MASKED_WIDTH
 
@@ -298,7 +298,7 @@ def _kernels(width: int, *, masked: bool, frozen: bool, prefetch: bool) -> tuple
     def forward(
         indptr, indices, weights, bits, deg_inv_sqrt, adjacency_weight, z0_weight, budget, z0, halting_weight,
         halting_bias, distance, slots, max_row_nnz, all_kept_weights, scaled, current, halting_sum, states, h,
-        last_step, steps_taken, halted, part, parts, sync,
+        last_step, steps_taken, halted, thread, threads, sync,
     ):  # fmt: skip
         runs, max_steps, targets = h.shape
         num_nodes, channels = z0.shape[1:]
@@ -311,7 +311,7 @@ def _kernels(width: int, *, masked: bool, frozen: bool, prefetch: bool) -> tuple
             np.empty(width, np.float32),
             np.zeros(width, np.float32),
         )
-        first, last = part_range_by_weight(indptr, num_nodes, part, parts)
+        first, last = thread_range_by_weight(indptr, num_nodes, thread, threads)
         for run in range(runs):
             run_distance, run_slots = distance[run % len(distance)], slots[run % len(slots)]
             run_z0, run_weight, run_bias, run_last = z0[run], halting_weight[run], halting_bias[run], last_step[run]
@@ -330,12 +330,12 @@ def _kernels(width: int, *, masked: bool, frozen: bool, prefetch: bool) -> tuple
                     halting_sum[node] = ZERO
             halted_targets = 0
             for k in range(max_steps):
-                barrier(sync, parts)
+                barrier(sync, threads)
                 if k > 0:
                     halted_targets += atomic_load(halted[run], k - 1)
                     if halted_targets == targets:
                         break
-                if part == 0:
+                if thread == 0:
                     steps_taken[run] = k + 1
                 scale, next_scale = run_scale[k % len(run_scale)], run_scale[(k + 1) % len(run_scale)]
                 before, after, newly_halted = scaled[k % 2], scaled[(k + 1) % 2], 0
@@ -388,12 +388,12 @@ def _kernels(width: int, *, masked: bool, frozen: bool, prefetch: bool) -> tuple
                                 run_last[node] = k + 1
                     block = end
                 atomic_add(halted[run], k, newly_halted)
-            barrier(sync, parts)
+            barrier(sync, threads)
 
     @parallel_kernel
     def backward(
         indptr, indices, weights, bits, deg_inv_sqrt, adjacency_weight, z0_weight, distance, slots, max_row_nnz,
-        all_kept_weights, scaled, current, last_step, steps_taken, grad_z, grad_z0, part, parts, sync,
+        all_kept_weights, scaled, current, last_step, steps_taken, grad_z, grad_z0, thread, threads, sync,
     ):  # fmt: skip
         runs, num_nodes, channels = grad_z0.shape
         capacity = max(max_row_nnz, BLOCK_ENTRIES) if compact else 0
@@ -406,14 +406,14 @@ def _kernels(width: int, *, masked: bool, frozen: bool, prefetch: bool) -> tuple
             np.zeros(width, np.float32),
         )
         zero = np.zeros(width, np.float32)
-        first, last = part_range_by_weight(indptr, num_nodes, part, parts)
+        first, last = thread_range_by_weight(indptr, num_nodes, thread, threads)
         for run in range(runs):
             run_distance, run_slots = distance[run % len(distance)], slots[run % len(slots)]
             run_last, run_grad, steps = last_step[run], grad_z0[run], steps_taken[run]
             run_scale = deg_inv_sqrt[run % len(deg_inv_sqrt)]
             scale, gradients = run_scale[(steps - 1) % len(run_scale)], grad_z[run, steps]
             before, after = scaled[steps % 2], scaled[(steps + 1) % 2]
-            barrier(sync, parts)
+            barrier(sync, threads)
             for node in range(first, last):
                 slot = run_slots[node]
                 source = gradients[slot] if slot >= 0 else zero
@@ -425,7 +425,7 @@ def _kernels(width: int, *, masked: bool, frozen: bool, prefetch: bool) -> tuple
                 if frozen:
                     axpby(width, ONE, source, ZERO, source, current[node])
             for k in range(steps, 0, -1):
-                barrier(sync, parts)
+                barrier(sync, threads)
                 scale, next_scale = run_scale[(k - 1) % len(run_scale)], run_scale[(k - 2) % len(run_scale)]
                 before, after, gradients = scaled[k % 2], scaled[(k - 1) % 2], grad_z[run, k - 1]
                 step_bits = bits[run % len(bits), (k - 1) // BITS % bits.shape[1]]

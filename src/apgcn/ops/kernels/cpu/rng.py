@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from apgcn.ops.kernels.cpu.jit import ZERO, kernel_helper, to_numpy
-from apgcn.ops.kernels.cpu.parallel import choose_parts, parallel_kernel, part_range
+from apgcn.ops.kernels.cpu.parallel import choose_threads, parallel_kernel, thread_range
 from apgcn.ops.rng import GAMMA, MULTIPLIERS, SHIFTS, PackedMask
 
 GAMMA_64 = np.uint64(GAMMA)
@@ -35,13 +35,13 @@ def random_bits(starts: Tensor, first: int, count: int) -> Tensor:
     """
     bits = torch.empty(len(starts), count, dtype=torch.int64)
     starts_array, bits_array = (array.view(np.uint64) for array in to_numpy(starts, bits))
-    _splitmix64(choose_parts(bits.numel()), starts_array, np.uint64(first), bits_array)
+    _splitmix64(choose_threads(bits.numel()), starts_array, np.uint64(first), bits_array)
     return bits
 
 
 @parallel_kernel
-def _splitmix64(starts, first, bits, part, parts, sync):
-    begin, end = part_range(bits.shape[1], part, parts)
+def _splitmix64(starts, first, bits, thread, threads, sync):
+    begin, end = thread_range(bits.shape[1], thread, threads)
     for run in range(len(bits)):
         start, run_bits = starts[run, 0] + first * GAMMA_64, bits[run]
         for i in range(begin, end):
@@ -110,13 +110,13 @@ def collect_bits(kind, numbers, random_bytes, threshold, offset, first, last, bi
 def unpack_mask(mask: PackedMask) -> Tensor:
     """Return `mask.unpack()`, contiguous."""
     unpacked = torch.empty(len(mask.bits), math.prod(mask.shape))
-    _unpack_mask(choose_parts(unpacked.numel() / 4), *mask_arrays(mask, len(unpacked)), *to_numpy(unpacked))
+    _unpack_mask(choose_threads(unpacked.numel() / 4), *mask_arrays(mask, len(unpacked)), *to_numpy(unpacked))
     return unpacked.view(len(mask.bits), *mask.shape)
 
 
 @parallel_kernel
-def _unpack_mask(kind, numbers, random_bytes, threshold, scale, unpacked, part, parts, sync):
-    first, last = part_range(unpacked.shape[1], part, parts)
+def _unpack_mask(kind, numbers, random_bytes, threshold, scale, unpacked, thread, threads, sync):
+    first, last = thread_range(unpacked.shape[1], thread, threads)
     for run in range(len(unpacked)):
         values = unpacked[run, first:last]
         fill_mask(kind, numbers[run], random_bytes[run], threshold, scale, first, last, values)
