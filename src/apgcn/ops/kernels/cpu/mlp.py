@@ -4,9 +4,9 @@ The reference is the PyTorch path of `nn.layers.MLP`; `test_mlp_over_sparse_feat
 `test_mlp_over_dense_features_matches_reference` compare both directions.
 
 Both layers of a node are computed while its row is in registers, from the entries that are neither zero nor dropped.
-The features are sparse or dense: of a sparse matrix `indptr` and `indices` hold the places of its values, a dense matrix has
-the same columns in every row. Sums over nodes, for gradients, are divided into blocks of nodes that depend on the sizes
-alone, and added in ascending order, so that the number of threads does not change a bit.
+The features are sparse or dense: `indptr` and `indices` of a sparse matrix hold the places of its values, a dense
+matrix has the same columns in every row. Sums over nodes, for gradients, are divided into blocks of nodes that depend
+on the sizes alone, and added in ascending order, so that the number of threads does not change a bit.
 """
 
 from __future__ import annotations
