@@ -12,6 +12,8 @@ from apgcn import Graph, clean, load
 from apgcn.data import dataset_info
 
 torch.set_num_threads(1)
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # several workers of pytest-xdist share the cores
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is imported
 for number in (

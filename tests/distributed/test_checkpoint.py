@@ -10,7 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.rank_processes import NO_DROPOUT, epochs_in, history, run_ranks, start, wait, wait_for_epochs
+from helpers.rank_processes import (
+    NO_DROPOUT,
+    epochs_in,
+    for_one_of_three_seeds,
+    history,
+    run_ranks,
+    start,
+    wait,
+    wait_for_epochs,
+)
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -62,19 +71,24 @@ def test_a_killed_rank_ends_the_others_and_the_training_can_be_resumed(archive, 
 def test_fewer_ranks_can_resume_a_training(tmp_path):
     """Without dropout they train what one uninterrupted process trains; their folder exists and is empty."""
     common = ["train", "cora", "--set", "max_epochs=60", "--set", "patience=60", *NO_DROPOUT]
-    assert run([*common, "--out", str(tmp_path / "undisturbed")]) == 0
-    out = tmp_path / "disturbed"
-    out.mkdir()
-    processes = start(2, [*common, "--out", out])
-    wait_for_epochs(processes[0], checkpoint_path(out), 1)
-    for process in processes:
-        process.kill()
-    wait(processes)
-    assert [file.name for file in out.iterdir()] == [checkpoint_path(out).name]
-    results = run_ranks(1, [*common, "--out", out])
-    assert "training resumes after" in results[0][2]
-    assert sorted(os.listdir(out)) == sorted(os.listdir(tmp_path / "undisturbed"))
-    np.testing.assert_allclose(history(out)[:, :2], history(tmp_path / "undisturbed")[:, :2], atol=1e-4)
+
+    def compare(seed):
+        undisturbed, out = tmp_path / f"undisturbed {seed}", tmp_path / f"disturbed {seed}"
+        options = [*common, "--seed", str(seed)]
+        assert run([*options, "--out", str(undisturbed)]) == 0
+        out.mkdir()
+        processes = start(2, [*options, "--out", out])
+        wait_for_epochs(processes[0], checkpoint_path(out), 1)
+        for process in processes:
+            process.kill()
+        wait(processes)
+        assert [file.name for file in out.iterdir()] == [checkpoint_path(out).name]
+        results = run_ranks(1, [*options, "--out", out])
+        assert "training resumes after" in results[0][2]
+        assert sorted(os.listdir(out)) == sorted(os.listdir(undisturbed))
+        np.testing.assert_allclose(history(out)[:, :2], history(undisturbed)[:, :2], atol=1e-4)
+
+    for_one_of_three_seeds(compare)
 
 
 def test_a_run_batch_of_which_some_runs_have_finished_is_resumed(cora, tmp_path):

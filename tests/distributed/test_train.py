@@ -8,7 +8,16 @@ import sys
 import numpy as np
 import pytest
 from helpers import ROOT
-from helpers.rank_processes import MAIN, NO_DROPOUT, WITHOUT_NUMBA, history, run_ranks, start_ranks, wait
+from helpers.rank_processes import (
+    MAIN,
+    NO_DROPOUT,
+    WITHOUT_NUMBA,
+    for_one_of_three_seeds,
+    history,
+    run_ranks,
+    start_ranks,
+    wait,
+)
 
 from apgcn.benchmark.store import Store
 from apgcn.cli import run
@@ -70,20 +79,6 @@ def test_ranks_train_what_one_process_trains(num_ranks, dataset, options, code, 
             assert close[same_steps].all()
 
     for_one_of_three_seeds(compare)
-
-
-def for_one_of_three_seeds(compare):
-    """Call a comparison with up to three seeds, until one passes.
-
-    A node at its budget, a ReLU at zero or Adam may amplify rounding, so that trainings diverge from each other. An
-    error of another kind fails for all seeds. How often it happens: benchmarks/results/agreement-seeds.json.
-    """
-    for seed in (0, 1):
-        try:
-            return compare(seed)
-        except AssertionError as error:
-            print(f"seed {seed}: {error}")
-    return compare(2)
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ def compute(trainer, *, halt_all=False):
     ):
         weight.data = values.view_as(weight).clone()
     output = model(trainer.graph)
-    trainer.loss(output).sum().backward()
+    trainer.loss(output.select(trainer.train_nodes.index)).sum().backward()
     trainer._reduce_gradients()
     gradients = [weight.grad.flatten() for weight in model.parameters()]
     return {"output": output.output[0], "steps": output.steps[0], "gradient": torch.cat(gradients)}

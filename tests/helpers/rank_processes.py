@@ -99,3 +99,17 @@ def wait_for_epochs(process, checkpoint, epochs):
         assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.02)
+
+
+def for_one_of_three_seeds(compare):
+    """Call a comparison with up to three seeds, until one passes.
+
+    A node at its budget, a ReLU at zero or Adam may amplify rounding, so that trainings diverge from each other. An
+    error of another kind fails for all seeds. How often it happens: benchmarks/results/agreement-seeds.json.
+    """
+    for seed in (0, 1):
+        try:
+            return compare(seed)
+        except AssertionError as error:
+            print(f"seed {seed}: {error}")
+    return compare(2)

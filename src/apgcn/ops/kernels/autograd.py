@@ -139,9 +139,7 @@ class FusedAdaptivePropagation(torch.autograd.Function):
         if selected is not None:
             index = selected[..., None].expand(-1, -1, channels)
             grad_output = grad_output.new_zeros(*steps.shape, channels).scatter_(1, index, grad_output)
-            grad_remainder = (
-                torch.zeros_like(grad_remainder[:, :1]).expand_as(steps).scatter(1, selected, grad_remainder)
-            )
+            grad_remainder = grad_remainder.new_zeros(steps.shape).scatter_(1, selected, grad_remainder)
         gradients = grad_output.contiguous(), grad_remainder.contiguous()
         grad_z, grad_logits = ctx.kernels.combine_backward(z, h, update_mask, halting_weight, steps, gradients)
         grad_weight = grad_bias = None
