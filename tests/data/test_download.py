@@ -3,6 +3,7 @@
 import hashlib
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from apgcn.data import dataset_info
+from apgcn.data import dataset_info, download
 from apgcn.data.download import fetch, find_file
 from apgcn.data.npz import read_npz
 from apgcn.errors import BrokenFile, MissingFile, MissingPackage, UnknownName
@@ -55,6 +56,35 @@ def test_a_download_is_verified_and_moved_into_the_folder(served, data):
     assert path == data / "g.npz"
     assert path.read_bytes() == b"graph"
     assert [file.name for file in data.iterdir()] == ["g.npz"]
+
+
+class EndlessHandler(SilentHandler):
+    """Sends a byte every 50 ms or, for /large, a megabyte at once, without end."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        with suppress(OSError):  # the client is gone
+            while not self.server.is_stopping.wait(0 if self.path == "/large" else 0.05):
+                self.wfile.write(bytes(2**20 if self.path == "/large" else 1))
+
+
+@pytest.mark.parametrize(("name", "reason"), [("large", "there is more"), ("slow", "it takes longer")])
+def test_a_download_without_end_is_refused(data, monkeypatch, name, reason):
+    monkeypatch.setattr(download, "MAX_SECONDS", 30.0 if name == "large" else 0.5)
+    monkeypatch.setattr(download, "MAX_BYTES", 2**22)
+    with ThreadingHTTPServer(("127.0.0.1", 0), EndlessHandler) as server:
+        server.is_stopping = threading.Event()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        requested = dataset(f"http://127.0.0.1:{server.server_port}/{name}", b"graph")
+        timer = threading.Timer(10, server.is_stopping.set)  # for a client without limits
+        timer.start()
+        with pytest.raises(MissingFile, match=f"must have at most 4,194,304 bytes and end within .* but {reason}"):
+            fetch(requested)
+        timer.cancel()
+        server.is_stopping.set()
+        server.shutdown()
+    assert list(data.iterdir()) == []
 
 
 def test_a_second_call_needs_no_network(served, data):

@@ -116,6 +116,9 @@ def test_a_damaged_archive_is_reported(tmp_path, archive):
         NpzSource(tmp_path / "text.npz")
     with np.load(archive) as members:
         arrays = dict(members)
+    new_names = {name: arrays.pop(name) for name in list(arrays) if "_names_" in name}
+    graph = read_npz(archive)  # its names as apgcn 0.2 stored them
+    arrays |= {"class_names": np.array(graph.class_names), "node_names": np.array(graph.node_ids)}
     for name, values, sentence in (
         ("adj_indices", arrays["adj_indices"][::-1].copy(), "rows must be sorted"),
         ("adj_data", -arrays["adj_data"], "edge weights must be > 0"),
@@ -146,6 +149,18 @@ def test_a_damaged_archive_is_reported(tmp_path, archive):
         np.savez(tmp_path / "bad.npz", **{**arrays, name: values})
         with pytest.raises(BrokenFile, match=sentence):
             NpzSource(tmp_path / "bad.npz")
+    offsets = np.arange(401) * 2
+    node_names = {"node_names_offsets": offsets, "node_names_bytes": np.full(800, 97, np.uint8)}
+    for name, values, sentence in (
+        ("node_names_offsets", offsets[1:], "node_names_offsets must have shape"),
+        ("node_names_offsets", offsets[::-1].copy(), "offsets of names must be integers from 0"),
+        ("node_names_offsets", np.r_[0, 800, offsets[2:]], "offsets of names must rise"),
+        ("node_names_offsets", offsets * 2, "the file ends too early"),
+        ("node_names_bytes", np.full(800, 255, np.uint8), "can't decode byte 0xff"),
+    ):
+        np.savez(tmp_path / "bad.npz", **{**arrays, **new_names, **node_names, name: values})
+        with pytest.raises(BrokenFile, match=sentence):
+            NpzSource(tmp_path / "bad.npz").node_ids(np.arange(400))
     content = bytearray(archive.read_bytes())
     with zipfile.ZipFile(archive) as file:
         offset = file.getinfo("adj_indices.npy").header_offset + 300
@@ -153,6 +168,18 @@ def test_a_damaged_archive_is_reported(tmp_path, archive):
     (tmp_path / "damaged.npz").write_bytes(content)
     with pytest.raises(BrokenFile, match=r"not an archive that `write_npz` wrote \(error: Error -3"):
         NpzSource(tmp_path / "damaged.npz").shard(np.zeros(400, np.int16), 0)
+
+
+def test_an_archive_with_arrays_of_strings_is_read_as_before(archive, tmp_path):
+    """As apgcn 0.2 wrote them."""
+    with np.load(archive) as members:
+        arrays = {name: array for name, array in members.items() if "_names_" not in name}
+    names = [f"n{number}" for number in range(400)]
+    np.savez(tmp_path / "old.npz", **arrays, class_names=np.array(["a", "b", "c"]), node_names=np.array(names))
+    source = NpzSource(tmp_path / "old.npz")
+    assert source.class_names == ("a", "b", "c")
+    assert source.node_ids(np.array([0, 7, 399])) == ["n0", "n7", "n399"]
+    assert source.fingerprint() == fingerprint(read_npz(tmp_path / "old.npz"))
 
 
 def test_an_archive_with_one_direction_of_edges_must_be_declared_directed(archive, tmp_path):

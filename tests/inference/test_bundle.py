@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+from safetensors.torch import save
 
 from apgcn import __version__
 from apgcn.errors import BrokenFile, InvalidInput, MissingFile
@@ -115,6 +116,28 @@ def test_altered_metadata_with_right_checksums_is_refused(model, tmp_path, place
     content["checksum"] = bundle_module._json_checksum(content)
     (tmp_path / "m" / "model.json").write_text(json.dumps(content))
     with pytest.raises(BrokenFile, match=message):
+        load_model(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda weights: {}, "none"),
+        (lambda weights: {name: weight.bfloat16() for name, weight in weights.items()}, "torch.bfloat16"),
+        (lambda weights: {name: weight.long() for name, weight in weights.items()}, "torch.int64"),
+    ],
+    ids=["empty", "bfloat16", "int64"],
+)
+def test_weights_of_another_type_with_right_checksums_are_refused(model, tmp_path, change, found):
+    shutil.copytree(model, tmp_path / "m")
+    weights = load_model(model).model.weights
+    (tmp_path / "m" / "weights.safetensors").write_bytes(save(change(weights)))
+    content = json.loads((tmp_path / "m" / "model.json").read_text())
+    del content["checksum"]
+    content["checksums"]["weights.safetensors"] = bundle_module._file_checksum(tmp_path / "m" / "weights.safetensors")
+    content["checksum"] = bundle_module._json_checksum(content)
+    (tmp_path / "m" / "model.json").write_text(json.dumps(content))
+    with pytest.raises(BrokenFile, match=f"must hold float32 weights, got {found}"):
         load_model(tmp_path / "m")
 
 

@@ -189,7 +189,7 @@ def test_graphml_is_read_or_rejected(tmp_path, graph, changes):
     members=st.dictionaries(
         st.sampled_from([
             *(f"{matrix}_{array}" for matrix in ("adj", "attr") for array in ("data", "indices", "indptr", "shape")),
-            "labels", "class_names", "node_names", "attr_dense",
+            "labels", "class_names", "node_names", "attr_dense", "node_names_offsets", "node_names_bytes",
         ]),
         ARRAYS,
     ),

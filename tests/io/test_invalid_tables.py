@@ -86,7 +86,7 @@ INVALID_FILES = {
     "GB 2312": ("graph.graphml", b"<?xml version='1.0' encoding='gb2312'?><graphml/>", "must be"),
     "no graph": ("graph.xml", b"<html></html>", "must contain one graph, but contains 0"),
     "two graphs": ("graph.graphml", b"<graphml><graph/><graph/></graphml>", "must contain one graph, but contains 2"),
-    "a GraphML node without id": ("graph.graphml", b"<graphml><graph><node/></graph></graphml>", "must be a GraphML file, but cannot be read as one"),
+    "a GraphML node without id": ("graph.graphml", b"<graphml><graph><node/></graph></graphml>", "line 1 must have a node with an id, but it has none"),
     "a DOCTYPE": ("graph.graphml", b'<!DOCTYPE x [<!ENTITY a "b">]><graphml/>', "must not define entities"),
     "a DOCTYPE in UTF-16": ("graph.graphml", '<?xml version="1.0" encoding="utf-16"?><!DOCTYPE x><graphml/>'.encode("utf-16"), "must not define entities"),
     "a duplicate GraphML id": ("graph.graphml", b'<graphml><graph><node id="a"/>\n<node id="a"/></graph></graphml>', "line 2 must have a unique node id"),

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
+from apgcn._utils import limits
 from apgcn.errors import InvalidInput
 from apgcn.ops import threads
 from apgcn.ops.threads import available_cores, cpu_quota, get_num_threads, kernel_threads, resolve_threads
@@ -28,8 +29,8 @@ def eight_cores(monkeypatch):
 @pytest.fixture
 def control_groups(monkeypatch, tmp_path):
     """A function that writes files of control groups and returns the quota that is read from them."""
-    monkeypatch.setattr(threads, "CONTROL_GROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(threads, "MEMBERSHIP", tmp_path / "membership")
+    monkeypatch.setattr(limits, "CONTROL_GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(limits, "MEMBERSHIP", tmp_path / "membership")
 
     def write(files: dict[str, str], membership: str = "0::/") -> float:
         (tmp_path / "membership").write_text(membership)
@@ -159,8 +160,8 @@ def test_the_smallest_quota_of_the_groups_around_a_process_counts(control_groups
 
 
 def test_a_machine_without_control_groups_has_no_quota(monkeypatch, tmp_path):
-    monkeypatch.setattr(threads, "CONTROL_GROUPS", tmp_path / "none")
-    monkeypatch.setattr(threads, "MEMBERSHIP", tmp_path / "none either")
+    monkeypatch.setattr(limits, "CONTROL_GROUPS", tmp_path / "none")
+    monkeypatch.setattr(limits, "MEMBERSHIP", tmp_path / "none either")
     cpu_quota.cache_clear()
     assert cpu_quota() == float("inf")
     cpu_quota.cache_clear()

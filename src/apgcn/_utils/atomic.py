@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -47,16 +50,26 @@ def resolve_output_file(path: Path, *, option: str, example: str, protected: Ite
     return path
 
 
+PARTIAL_PREFIX = ".partial-"  # of the names of files and folders that are being written
+STALE_SECONDS = 3600  # after which a file that is being written, and was not written to, belongs to a dead process
+MAX_NAME_BYTES = 200  # of the target, in the name of the temporary file: file systems allow 255 in all
+
+
 def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write a file through `write` under a temporary name, sync it, and only then rename it to `path`.
 
-    An existing file stays until that moment. A process that was killed leaves a file `.partial-NAME`, which the next
-    attempt replaces.
+    An existing file stays until that moment. Each writer has a file `.partial-NAME-TOKEN` of its own, which must not
+    exist before: of several writers of one path, the last to finish leaves its whole file. A process that was killed
+    leaves its temporary file; the first writer of `path` an hour later removes it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".partial-{path.name}")
+    name = path.name.encode(errors="surrogateescape")[:MAX_NAME_BYTES].decode(errors="ignore")
+    prefix = f"{PARTIAL_PREFIX}{name}-"
+    _remove_stale_files(path.parent, prefix)
+    partial = path.with_name(f"{prefix}{secrets.token_hex(8)}")
+    file = partial.open("xb")  # fails if the name exists, also as a link
     try:
-        with partial.open("wb") as file:
+        with file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
@@ -65,6 +78,16 @@ def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:
         partial.unlink(missing_ok=True)
         raise
     fsync_folder(path.parent)
+
+
+def _remove_stale_files(folder: Path, prefix: str) -> None:
+    """Remove temporary files of writers that were killed; one that cannot be removed stays."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if re.fullmatch(re.escape(prefix) + "[0-9a-f]{16}", entry.name):
+                with suppress(OSError):
+                    if time.time() - entry.stat(follow_symlinks=False).st_mtime > STALE_SECONDS:
+                        os.unlink(entry.path)
 
 
 def fsync_folder(folder: Path) -> None:
@@ -76,9 +99,6 @@ def fsync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-PARTIAL_PREFIX = ".partial-"  # of the name of a folder that is being written
 
 
 @contextmanager

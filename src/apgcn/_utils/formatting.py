@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+FORMULA_SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are full-width
+
 
 def replace_unprintable(text: str) -> str:
     r"""Replace every unprintable character, such as a terminal's control codes, by a space.
@@ -12,6 +14,16 @@ def replace_unprintable(text: str) -> str:
     'a [31m b  c'
     """
     return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def escape_formula(text: str) -> str:
+    """Put a quote before text that a spreadsheet would evaluate as a formula.
+
+    >>> escape_formula("=1+1"), escape_formula("a=1")
+    ("'=1+1", 'a=1')
+    """
+    is_formula = text.lstrip()[:1] in FORMULA_SIGNS or text[:1] in ("\t", "\r")
+    return f"'{text}" if text and is_formula else text
 
 
 def pluralize(number: int, noun: str) -> str:

@@ -51,6 +51,14 @@ def predict(
         bool,
         typer.Option("--probabilities", help="Also write the probability of every class.", rich_help_panel=OUTPUT),
     ] = False,
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw",
+            help="Write ids and classes to CSV unchanged, also where a spreadsheet would evaluate them as formulas.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
     device: Device = "cpu",
     threads: Threads = None,
     as_json: AsJSON = False,
@@ -79,7 +87,9 @@ def predict(
     started = time.perf_counter()
     predictions = bundle.model.predict(graph, indices, device=torch_device, threads=num_threads)
     seconds = time.perf_counter() - started
-    write_predictions(path, graph, predictions, bundle.model.class_names, nodes=indices, probabilities=probabilities)
+    write_predictions(
+        path, graph, predictions, bundle.model.class_names, nodes=indices, probabilities=probabilities, raw=raw
+    )
     summary = {
         "nodes": len(predictions.steps),
         "steps_mean": float(predictions.steps.mean()),

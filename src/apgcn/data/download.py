@@ -9,11 +9,16 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from apgcn.data.registry import DatasetInfo
 from apgcn.errors import BrokenFile, MissingFile, MissingPackage
+
+MAX_BYTES = 2**28  # of a file: the largest in the registry has 32 MB
+MAX_SECONDS = 900.0  # of a download
+CHUNK_BYTES = 2**16
 
 
 def data_folders() -> Iterator[Path]:
@@ -65,11 +70,20 @@ def _download(dataset: DatasetInfo, folder: Path) -> Path:
     pooch.get_logger().setLevel(logging.WARNING)
     try:
         path = pooch.retrieve(
-            dataset.url, known_hash=dataset.sha256, fname=dataset.file_name, path=folder, progressbar=False
+            dataset.url,
+            known_hash=dataset.sha256,
+            fname=dataset.file_name,
+            path=folder,
+            downloader=_download_with_limits,
         )
     except ValueError as error:  # the hash; pooch has removed the file
         raise BrokenFile(
             f"{dataset.url} is not the published {dataset.file_name} (its SHA-256 differs); nothing was kept."
+        ) from error
+    except _LimitExceeded as error:
+        raise MissingFile(
+            f"the download of {dataset.url} must have at most {MAX_BYTES:,} bytes and end within {MAX_SECONDS:g} "
+            f"seconds, but {error}; nothing was kept: try again, or put {dataset.file_name} into {folder} by hand."
         ) from error
     except OSError as error:  # no folder, no network: requests' errors are OSErrors
         raise MissingFile(
@@ -78,6 +92,26 @@ def _download(dataset: DatasetInfo, folder: Path) -> Path:
         ) from error
     Path(path).chmod(0o644)
     return Path(path)
+
+
+class _LimitExceeded(Exception):
+    """A download is too large or takes too long."""
+
+
+def _download_with_limits(url: str, output_file: str, _: object) -> None:
+    """Download a file within the limits of size and time, which are checked whenever the server has sent something."""
+    import requests  # pooch depends on it
+
+    ends, free = time.monotonic() + MAX_SECONDS, MAX_BYTES
+    with requests.get(url, stream=True, timeout=30) as response, Path(output_file).open("wb") as file:
+        response.raise_for_status()
+        while content := response.raw.read1(CHUNK_BYTES, decode_content=True):
+            free -= len(content)
+            if free < 0:
+                raise _LimitExceeded("there is more")
+            if time.monotonic() > ends:
+                raise _LimitExceeded("it takes longer")
+            file.write(content)
 
 
 def _import_pooch():

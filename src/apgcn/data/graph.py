@@ -83,6 +83,8 @@ class Graph:
             raise InvalidInput(f"edge weights must be at most {MAX_WEIGHT_SUM / rows:g}, got {bound / rows:g}.")
         if len(self.class_names) < classes:
             raise InvalidInput(f"labels count {classes} classes but there are {len(self.class_names)} class names.")
+        if len(set(self.class_names)) < len(self.class_names):
+            raise InvalidInput(f"{self.name} must have a unique name for each class, but some classes have the same.")
         if self.node_names is not None and len(self.node_names) != rows:
             raise InvalidInput(f"{self.name} has {rows} nodes but {len(self.node_names)} node names.")
 

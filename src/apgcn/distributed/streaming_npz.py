@@ -1,6 +1,7 @@
 """Shards of an .npz archive that may be larger than the memory of a rank: it is read in chunks.
 
-Archives are those of `apgcn.data.npz.write_npz`. Labels and row pointers are read completely: a few bytes per node.
+Archives are those of `apgcn.data.npz.write_npz`. Labels, row pointers and offsets of names are read
+completely: a few bytes per node.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ import shutil
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import compress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from scipy import sparse
 
+from apgcn.data.npz import check_offsets, decode_names
 from apgcn.distributed.graph_shard import EdgeChunks, GraphShard, shard_adjacency
 from apgcn.distributed.partition import partition_blocks, partition_metis
 from apgcn.errors import ApgcnError, BrokenFile, InvalidInput, MissingFile
@@ -22,7 +25,16 @@ from apgcn.inference.bundle import GRAPH_FILE, fingerprint_arrays, write_model
 from apgcn.inference.trained_model import TrainedModel
 from apgcn.io.schema import TableSchema
 
-ARRAYS = {"adj_indices", "adj_data", "attr_dense", "attr_indptr", "attr_indices", "attr_data", "node_names"}
+ARRAYS = {
+    "adj_indices",
+    "adj_data",
+    "attr_dense",
+    "attr_indptr",
+    "attr_indices",
+    "attr_data",
+    "node_names",
+    "node_names_offsets",
+}
 CHUNK_SIZE = 2**22  # entries of an array that are read at once
 
 
@@ -52,15 +64,12 @@ class NpzSource:
             self.labels = self._read(archive, "labels")
             self._indptr = self._read(archive, "adj_indptr")
             _check_indptr(self._indptr)
-            class_names = self._read(archive, "class_names")
-            if class_names.ndim != 1 or class_names.dtype.kind != "U":
-                raise ValueError("class_names must be strings")
+            self.class_names = tuple(self._names(archive, "class_names"))
             if "node_names" in members and _ArrayReader(archive, "node_names").kind != "U":
                 raise ValueError("node_names must be strings")
             self._rows, self.num_features = map(int, self._features_shape(archive))
         self.num_nodes, self.num_directed_edges = len(self._indptr) - 1, int(self._indptr[-1])
         self.notes: list[str] = []
-        self.class_names = tuple(map(str, class_names))
         with self._reading():
             self._check_shapes(shapes)
 
@@ -74,6 +83,7 @@ class NpzSource:
             ("attr_indptr", (self.num_nodes + 1,)),
             ("attr_data", shapes.get("attr_indices")),
             ("node_names", (self.num_nodes,)),
+            ("node_names_offsets", (self.num_nodes + 1,)),
         ):
             if name in shapes and shapes[name] != expected:
                 raise ValueError(f"{name} must have shape {expected}, got {shapes[name]}")
@@ -163,20 +173,36 @@ class NpzSource:
                 for name in ("adj_data", "adj_indices", "adj_indptr", *feature_arrays, "labels")
                 for chunk in _ArrayReader(archive, name).chunks()
             )
-            node_names = self.node_ids(np.arange(self.num_nodes)) if "node_names" in self._arrays else None
+            node_names = self.node_ids(np.arange(self.num_nodes)) if self._has_node_names else None
             return fingerprint_arrays(arrays, self.class_names, node_names, (self.num_nodes, self.num_features))
 
     def node_ids(self, nodes: np.ndarray) -> list[str]:
         """The ids of nodes, given by ascending indices."""
-        if "node_names" not in self._arrays:
+        if not self._has_node_names:
             return [str(node) for node in nodes]
         with self._reading(), self._open() as archive:
-            node_ids, first = [], 0
-            for chunk in _ArrayReader(archive, "node_names").chunks():
-                positions = nodes[(nodes >= first) & (nodes < first + len(chunk))] - first
-                node_ids += [str(name) for name in chunk[positions]]
-                first += len(chunk)
-            return node_ids
+            is_requested = np.zeros(self.num_nodes, dtype=bool)
+            is_requested[nodes] = True
+            return list(compress(self._names(archive, "node_names"), is_requested))
+
+    @property
+    def _has_node_names(self) -> bool:
+        return not self._arrays.isdisjoint({"node_names", "node_names_offsets"})
+
+    def _names(self, archive: zipfile.ZipFile, member: str) -> Iterator[str]:
+        """All names of nodes or classes, read in chunks."""
+        if f"{member}_offsets" in self._arrays:
+            offsets, reader = self._read(archive, f"{member}_offsets"), _ArrayReader(archive, f"{member}_bytes")
+            check_offsets(offsets)
+            for first, last in _row_chunks(offsets):
+                chunk = offsets[first : last + 1] - offsets[first]
+                yield from decode_names(reader.read(int(chunk[-1])).tobytes(), chunk.tolist())
+            return
+        reader = _ArrayReader(archive, member)
+        if len(reader.shape) != 1 or reader.kind != "U":
+            raise ValueError(f"{member} must be strings")
+        for strings in reader.chunks():
+            yield from map(str, strings)
 
     def save(self, folder: Path, model: TrainedModel, *, name: str) -> None:
         """Write a model of this graph as `apgcn fit --out` does, with a copy of the archive."""

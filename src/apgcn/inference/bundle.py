@@ -199,6 +199,11 @@ def _read_bundle(folder: Path, content: Mapping[str, Any]) -> ModelBundle:
         weights = load(_read_bytes(folder / WEIGHTS_FILE))
     except SafetensorError as error:
         raise BrokenFile(f"{folder / WEIGHTS_FILE} must be a safetensors file, but is not ({error}).") from error
+    dtypes = {str(weight.dtype) for weight in weights.values()}
+    if dtypes != {"torch.float32"}:
+        raise BrokenFile(
+            f"{folder / WEIGHTS_FILE} must hold float32 weights, got {', '.join(sorted(dtypes)) or 'none'}."
+        )
     graph = read_npz(folder / GRAPH_FILE, name=str(content["graph"]["name"]))
     if fingerprint(graph) != content["graph"]["fingerprint"]:
         raise BrokenFile(f"{folder / GRAPH_FILE} must be the graph that the model was trained on, but it is another.")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from apgcn._utils.formatting import escape_formula
 from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput
 from apgcn.inference.lazy_propagation import PropagationCost
@@ -15,6 +17,8 @@ from apgcn.io.csv import write_csv
 from apgcn.io.parquet import write_parquet
 from apgcn.io.registry import FORMATS
 from apgcn.io.tables import Table
+
+NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +89,12 @@ def write_predictions(
     *,
     nodes: np.ndarray | None = None,
     probabilities: bool = False,
+    raw: bool = False,
 ) -> None:
     """Write a table with the columns id, prediction, probability, steps and label (empty where unknown).
+
+    A CSV file may be opened by a spreadsheet, so an id or class in it that would be evaluated as a formula gets a quote
+    before it; a number, such as the id -5, stays as it is.
 
     Parameters
     ----------
@@ -98,6 +106,8 @@ def write_predictions(
         The nodes of the predictions; default: all nodes of the graph.
     probabilities : bool
         Whether to write the probability of every class, too.
+    raw : bool
+        Whether to write ids and classes to CSV unchanged, also if they would be evaluated as formulas.
     """
     nodes = np.arange(graph.num_nodes) if nodes is None else nodes
     ids = graph.node_ids
@@ -115,6 +125,9 @@ def write_predictions(
         write_parquet(path, Table(source=str(path), columns=tuple(columns), cells=list(columns.values())))
         return
     cells = [
-        [f"{value:g}" for value in column] if isinstance(column, np.ndarray) else column for column in columns.values()
+        [f"{value:g}" for value in column]
+        if isinstance(column, np.ndarray)
+        else [text if raw or NUMBER.fullmatch(text) else escape_formula(text) for text in column]
+        for column in columns.values()
     ]
     write_csv(path, list(columns), zip(*cells, strict=True))

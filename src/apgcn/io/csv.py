@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]
 
     def write(file) -> None:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        writer = csv.writer(text, lineterminator="\n")
+        writer = csv.writer(_RowWriter(text), lineterminator="\r\n")
         writer.writerow(header)
         writer.writerows(rows)
         text.flush()
@@ -64,6 +65,19 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]
         atomic_write(Path(path), write)
     except OSError as error:
         raise InvalidInput(f"{path} must be writable, but it is not ({error.strerror}); name another file.") from error
+
+
+class _RowWriter:
+    """Text file for `csv.writer`; its rows end with a line feed.
+
+    Before Python 3.13 `csv.writer` puts quotes around a carriage return only if it ends rows with one.
+    """
+
+    def __init__(self, text: io.TextIOWrapper):
+        self._text = text
+
+    def write(self, row: str) -> None:
+        self._text.write(row.removesuffix("\r\n") + "\n")
 
 
 def detect_delimiter(text: str) -> str:
@@ -128,7 +142,7 @@ def _check_header(path: Path, header: Sequence[str], *, line: int) -> None:
     if "" in header:
         number = header.index("") + 1
         raise InvalidInput(f"{path}, line {line} must name every column, but the name of column {number} is empty.")
-    duplicates = [name for name in dict.fromkeys(header) if header.count(name) > 1]
+    duplicates = [name for name, count in Counter(header).items() if count > 1]
     if duplicates:
         raise InvalidInput(
             f"{path}, line {line} must have unique column names, but repeats {format_names(duplicates)}."

@@ -79,7 +79,7 @@ class FeatureEncoding:
 
     def encode(self, table: Table) -> tuple[sparse.csr_matrix | np.ndarray, list[str]]:
         """Features of a table, (rows, features), sparse where most are zero, and notes about replaced values."""
-        missing_columns = [column.name for column in self.columns if column.name not in table.columns]
+        missing_columns = [column.name for column in self.columns if column.name not in table.positions]
         if missing_columns:
             raise InvalidInput(
                 f"{table.source} must have the columns that the model was trained on, but lacks "
@@ -124,7 +124,7 @@ class FeatureEncoding:
 
     def _check_counts(self, table: Table) -> None:
         for encoding in self.columns:
-            column = table.columns.index(encoding.name)
+            column = table.positions[encoding.name]
             values = table.as_numbers(column) if encoding.kind == "number" else None
             negative = np.flatnonzero(values < 0) if values is not None else np.empty(0, int)
             if len(negative):
@@ -219,7 +219,7 @@ def _fit_number(name: str, values: np.ndarray) -> ColumnEncoding:
 
 
 def _is_nonnegative(table: Table, name: str) -> bool:
-    values = table.as_numbers(table.columns.index(name))
+    values = table.as_numbers(table.positions[name])
     return values is None or not (values < 0).any()
 
 
@@ -250,7 +250,7 @@ def tokenize(text: str) -> list[str]:
 
 def _standardize(column: ColumnEncoding, table: Table) -> tuple[sparse.csr_matrix, int]:
     """Centred and scaled numbers, (rows, 1), and how many cells are missing."""
-    values = table.require_numbers(table.columns.index(column.name))
+    values = table.require_numbers(table.positions[column.name])
     missing = np.isnan(values)
     scaled = np.where(missing, 0, (values - column.center) / column.scale)
     return sparse.csr_matrix(scaled[:, None]), int(missing.sum())
@@ -260,7 +260,7 @@ def _count_values(column: ColumnEncoding, table: Table) -> tuple[sparse.csr_matr
     """Counts of each category or word in each row, (rows, values), and how many cells are unseen and empty."""
     feature_index = {value: index for index, value in enumerate(column.values)}
     entries, unseen = [], 0
-    cells = table.as_text(table.columns.index(column.name))
+    cells = table.as_text(table.positions[column.name])
     for row, text in enumerate(cells):
         for value in tokenize(text) if column.kind == "bag_of_words" else [text] if text else []:
             if value in feature_index:

@@ -26,7 +26,11 @@ def read_graphml(path: Path, schema: TableSchema = TableSchema(), **build_option
         raise MissingFile(f"{path} must be a GraphML file, but there is no such file.") from None
     except OSError as error:
         raise InvalidInput(f"{path} must be readable, but it is not ({error.strerror}).") from error
-    _GraphMLValidator(path).validate(content)
+    validator = _GraphMLValidator(path)
+    validator.validate(content)
+    start = validator.root_without_namespace
+    if start is not None and content.startswith(b"<graphml", start):  # networkx needs the namespace
+        content = content[:start] + content[start:].replace(b"<graphml", b"<graphml " + XMLNS, 1)
     try:
         graph = nx.parse_graphml(content, force_multigraph=False)
     except Exception as error:  # networkx raises many kinds of errors for an invalid file
@@ -34,11 +38,15 @@ def read_graphml(path: Path, schema: TableSchema = TableSchema(), **build_option
     return from_networkx(graph, schema, name=str(path), **build_options)
 
 
+XMLNS = b'xmlns="http://graphml.graphdrawing.org/xmlns"'
+
+
 class _GraphMLValidator:
     """Checks a file before networkx, which would add undeclared nodes and merge nodes with the same id."""
 
     def __init__(self, path: Path):
         self._path = path
+        self.root_without_namespace: int | None = None  # place in the file
         self._num_graphs = 0
         self._node_lines: dict[str, int] = {}
         self._endpoints: list[tuple[str, int]] = []
@@ -69,9 +77,13 @@ class _GraphMLValidator:
     def _start_element(self, name: str, attributes: dict[str, str]) -> None:
         line = self._parser.CurrentLineNumber
         element = name.rpartition(":")[2]
+        if name == "graphml" and "xmlns" not in attributes:
+            self.root_without_namespace = self._parser.CurrentByteIndex
         self._num_graphs += element == "graph"
         if element == "node":
             node_id = attributes.get("id", "")
+            if not node_id:
+                raise InvalidInput(f"{self._path}, line {line} must have a node with an id, but it has none.")
             if node_id in self._node_lines:
                 raise InvalidInput(
                     f"{self._path}, line {line} must have a unique node id, but {node_id!r} is also in line "

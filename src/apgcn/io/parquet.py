@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from apgcn._utils.atomic import atomic_write
+from apgcn._utils.limits import check_decompressed_size
 from apgcn.errors import InvalidInput, MissingFile, MissingPackage
 from apgcn.io.tables import Table
+
+VALUE_BYTES = 8  # of a value in memory, at least
+BATCH_ROWS = 8192  # that are read at once
 
 
 def read_parquet(path: Path) -> Table:
@@ -23,7 +28,7 @@ def read_parquet(path: Path) -> Table:
     InvalidInput
         If it is a folder or not a Parquet file, or a column holds neither text nor numbers.
     """
-    arrow, parquet = _import_pyarrow()
+    arrow, _ = _import_pyarrow()
     path = Path(path)
     if not path.exists():
         raise MissingFile(f"{path} must be a table, but there is no such file.")
@@ -31,8 +36,10 @@ def read_parquet(path: Path) -> Table:
         raise InvalidInput(f"{path} must be a table, but it is a folder; name a file in it.")
     try:
         with path.open("rb") as file:
-            table = parquet.read_table(file)
+            table = _read_batches(path, file)
         table.validate(full=True)
+    except InvalidInput:
+        raise
     except (arrow.ArrowException, OSError, ValueError) as error:
         reason = _first_line(error)
         raise InvalidInput(f"{path} must be a Parquet file, but cannot be read as one ({reason}).") from error
@@ -42,6 +49,23 @@ def read_parquet(path: Path) -> Table:
     if not names:
         raise InvalidInput(f"{path} must have columns, but it is empty.")
     return Table(source=str(path), columns=names, cells=[_cells(path, name, table) for name in names])
+
+
+def _read_batches(path: Path, file: BinaryIO):
+    """The Arrow table of a file; it is refused before it is read, or while, when its values do not fit into memory."""
+    arrow, parquet = _import_pyarrow()
+    reader = parquet.ParquetFile(file)
+    metadata = reader.metadata
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+    declared = sum(max(chunk.total_uncompressed_size, VALUE_BYTES * chunk.num_values) for chunk in chunks)
+    check_decompressed_size(path, declared)
+    batches, size = [], 0
+    for batch in reader.iter_batches(BATCH_ROWS):  # a long text that is stored once may be the value of all rows
+        batches.append(batch)
+        size += batch.nbytes
+        check_decompressed_size(path, size)
+    return arrow.Table.from_batches(batches, schema=reader.schema_arrow)
 
 
 def write_parquet(path: Path, table: Table) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from apgcn.data.npz import read_npz
+from apgcn.data.npz import read_npz_and_edges
 from apgcn.errors import InvalidInput
 from apgcn.io.csv import read_csv
 from apgcn.io.graph_builder import LoadedGraph, with_canonical_edges
@@ -47,9 +47,11 @@ def read_npz_graph(path: Path, schema: TableSchema = TableSchema(), **build_opti
     """
     if schema != TableSchema(directed=schema.directed):
         raise InvalidInput(f"{path} contains arrays, not columns; omit --label and the other options about columns.")
-    graph = read_npz(path, name=str(path))
-    return with_canonical_edges(graph, graph.adjacency, directed=schema.directed)
+    graph, edges = read_npz_and_edges(path, name=str(path))
+    return with_canonical_edges(graph, edges, directed=schema.directed)
 
+
+PIPES_OF_THE_SHELL = (Path("/dev/fd"), Path("/proc/self/fd"))  # of `<(command)`, which end
 
 # A folder is passed to the first table format or the first graph format, whose reader raises that it is a folder.
 FORMATS: dict[str, FileFormat] = {
@@ -88,6 +90,8 @@ def _find_format(path: Path, content: Literal["table", "graph"], hint: str) -> F
     formats = [file_format for file_format in FORMATS.values() if file_format.content == content]
     if path.is_dir():
         return formats[0]
+    if path.exists() and not path.is_file() and path.parent not in PIPES_OF_THE_SHELL:
+        raise InvalidInput(f"{path} must be a file, but it is a named pipe or a device; write its content into a file.")
     for file_format in formats:
         if path.suffix.lower() in file_format.suffixes:
             return file_format

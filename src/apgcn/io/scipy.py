@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from scipy import sparse
 
 from apgcn._utils.atomic import atomic_write
 from apgcn.data.graph import Graph, check_csr
+from apgcn.data.npz import check_archive_size
 from apgcn.errors import InvalidInput, MissingFile
 from apgcn.io.graph_builder import LoadedGraph, with_canonical_edges
 
@@ -40,6 +42,9 @@ def read_scipy(path: Path) -> sparse.csr_matrix:
     path = Path(path)
     try:
         with path.open("rb") as file:
+            with zipfile.ZipFile(file) as archive:
+                check_archive_size(path, archive)
+            file.seek(0)
             matrix = sparse.csr_matrix(sparse.load_npz(file))
         check_csr(matrix)
         return matrix
@@ -47,6 +52,8 @@ def read_scipy(path: Path) -> sparse.csr_matrix:
         raise MissingFile(f"{path} must be a sparse matrix, but there is no such file.") from None
     except IsADirectoryError:
         raise InvalidInput(f"{path} must be a sparse matrix, but it is a folder; name a file in it.") from None
+    except InvalidInput:
+        raise
     except Exception as error:  # a damaged archive can fail in a dozen ways
         raise InvalidInput(f"{path} must be a scipy sparse matrix, but cannot be read as one ({error!r}).") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cached_property
 
 import numpy as np
 
@@ -40,6 +41,11 @@ class Table:
     def __len__(self) -> int:
         return len(self.cells[0]) if self.cells else 0
 
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """Index of each column by its name."""
+        return {name: index for index, name in enumerate(self.columns)}
+
     def column_index(self, name: str, *, option: str) -> int:
         """Index of a column; `option` is the command line option that named it.
 
@@ -48,8 +54,8 @@ class Table:
         InvalidInput
             If there is no such column; the message suggests the nearest name.
         """
-        if name in self.columns:
-            return self.columns.index(name)
+        if name in self.positions:
+            return self.positions[name]
         near = get_close_matches(name, self.columns, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"its columns are {format_names(self.columns)}."
         raise InvalidInput(f"{self.source} has no column {name!r} for {option}; {hint}")
@@ -83,8 +89,10 @@ class Table:
         if isinstance(cells, np.ndarray):
             values, present = cells.astype(np.float64), ~np.isnan(cells)
         else:
+            stripped = [cell.strip() or "nan" for cell in cells]
             try:
-                values = np.array([cell.strip() or "nan" for cell in cells], dtype=np.float64)
+                _check_digits("".join(stripped))
+                values = np.array(stripped, dtype=np.float64)
             except ValueError:
                 return None
             present = np.array([bool(cell.strip()) for cell in cells], dtype=bool)
@@ -122,8 +130,15 @@ class Table:
         return f"{self.source}, {line}, column {self.columns[column]!r}"
 
 
+def _check_digits(text: str) -> None:
+    """Raise ValueError for what Python alone reads as numbers: `1_000`, and digits of other scripts."""
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
+
+
 def _is_number(text: str) -> bool:
     try:
+        _check_digits(text)
         float(text or "0")
     except ValueError:
         return False

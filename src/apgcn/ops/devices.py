@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 import re
 import sys
+import time
 from pathlib import Path
 
 import torch
 
+from apgcn._utils.limits import memory_limit
 from apgcn.errors import InvalidInput, MissingDevice
+
+MAX_RETURN_FRACTION = 0.01  # of the time may be spent on returning free memory
 
 
 def parse_device(name: str) -> torch.device:
@@ -46,24 +49,12 @@ def available_memory(device: torch.device) -> int:
     """Return the memory that this process may use, in bytes.
 
     On a GPU: what is free, and what PyTorch's allocator has reserved and does not use. On a CPU: all of the machine's
-    memory, or the container's limit.
+    memory, or the limit of this process, see `memory_limit`.
     """
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + unused
-    return min(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), _container_limit())
-
-
-def _container_limit() -> int:
-    """Return the memory limit of the control group in bytes, or 2^63 without one."""
-    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            text = Path(file).read_text().strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            return int(text)
-    return 2**63
+    return memory_limit()
 
 
 def peak_memory() -> int:
@@ -73,12 +64,22 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
+_next_return = 0.0  # by `time.monotonic`
+
+
 def return_free_memory() -> None:
     """Return freed heap memory to the operating system, where the C library can (`malloc_trim`, Linux).
 
     The tensors of an epoch have many sizes. The C library keeps their freed memory for later tensors, which seldom fit
-    into it, so that without this the process grows from epoch to epoch.
+    into it, so that without this the process grows from epoch to epoch. In a process with a large heap, such as a
+    notebook's, it takes a tenth of a second and more: a call does nothing until it has taken at most
+    `MAX_RETURN_FRACTION` of the time since the last.
     """
+    global _next_return
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)
+    started = time.monotonic()
+    if trim is None or started < _next_return:
+        return
+    trim(0)
+    finished = time.monotonic()
+    _next_return = finished + (finished - started) / MAX_RETURN_FRACTION

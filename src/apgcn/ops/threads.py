@@ -19,12 +19,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from apgcn._utils.limits import control_groups
 from apgcn.errors import InvalidInput
 
 VARIABLE = "APGCN_THREADS"
 
-CONTROL_GROUPS = Path("/sys/fs/cgroup")
-MEMBERSHIP = Path("/proc/self/cgroup")
 CPU_CONTROLLERS = ("cpu", "cpu,cpuacct", "cpuacct,cpu")  # names of the folder in version 1
 
 
@@ -109,26 +108,7 @@ def available_cores() -> int:
 @lru_cache(maxsize=1)  # read once: a prediction for one node takes less time than a few files
 def cpu_quota() -> float:
     """The CPU time that the control groups of this process may use per time, infinite without a limit."""
-    return min((_quota(folder) for folder in _control_groups()), default=math.inf)
-
-
-def _control_groups() -> Iterator[Path]:
-    """Folders of the control groups that may limit this process: its own and those around it, of version 2 and 1.
-
-    In a container the paths of the process may be those of the host, of which only the root is visible here.
-    """
-    yield from (CONTROL_GROUPS, *(CONTROL_GROUPS / name for name in CPU_CONTROLLERS))
-    try:
-        lines = MEMBERSHIP.read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if not controllers or "cpu" in controllers.split(","):  # version 2 has no names of controllers
-            names = [name for name in path.split("/") if name]
-            for depth in range(1, len(names) + 1):
-                yield CONTROL_GROUPS.joinpath(controllers, *names[:depth])
+    return min((_quota(folder) for folder in control_groups("cpu", CPU_CONTROLLERS)), default=math.inf)
 
 
 def _quota(folder: Path) -> float:

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterable
 
-from apgcn._utils.formatting import replace_unprintable
+from apgcn._utils.formatting import escape_formula, replace_unprintable
 from apgcn.benchmark.artifacts import Artifact
 
 
@@ -17,13 +17,10 @@ def to_csv(artifacts: Iterable[Artifact]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: _escape_formula(value) for name, value in row.items()} for row in rows)
+    writer.writerows({name: _to_cell(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
 
 
-def _escape_formula(value: object) -> object:
-    """Text on one line, with a quote before what a spreadsheet would evaluate as a formula; other values unchanged."""
-    if not isinstance(value, str):
-        return value
-    text = replace_unprintable(value)
-    return f"'{text}" if text.lstrip()[:1] in ("=", "+", "-", "@") else text
+def _to_cell(value: object) -> object:
+    """Text on one line, escaped if a spreadsheet would evaluate it as a formula; other values unchanged."""
+    return escape_formula(replace_unprintable(value)) if isinstance(value, str) else value
