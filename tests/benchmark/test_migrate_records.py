@@ -1,9 +1,12 @@
 """scripts/migrate_records: records of apgcn 0.1 get the new names and keep their values."""
 
+import io
 import json
+import runpy
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from filelock import FileLock
 from helpers import ROOT
 
 from apgcn.benchmark.config import RunConfig
+from apgcn.benchmark.jsonl_log import format_line
 from apgcn.benchmark.store import Store
 from apgcn.cli import run
 from apgcn.errors import InvalidInput
@@ -107,9 +111,17 @@ def folder(tmp_path):
 
 
 def migrate(*paths):
-    return subprocess.run(
-        [sys.executable, SCRIPT, *map(str, paths)], capture_output=True, text=True, check=False, timeout=120
-    )
+    """Call the script's `main` in this process, which is faster than starting one; `test_script_is_a_command` does."""
+    output, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(output), redirect_stderr(errors):
+        status = runpy.run_path(str(SCRIPT))["main"]([str(path) for path in paths])
+    return subprocess.CompletedProcess([], status, output.getvalue(), errors.getvalue())
+
+
+def test_script_is_a_command(tmp_path):
+    process = subprocess.run([sys.executable, SCRIPT, tmp_path], capture_output=True, text=True, check=False)
+    assert process.returncode == 2
+    assert process.stderr == f"migrate_records: {tmp_path} must hold records, but there are none in it.\n"
 
 
 def contents(folder):
@@ -175,6 +187,19 @@ def test_second_migration_changes_nothing(folder):
     assert again.returncode == 0
     assert again.stdout.count("has the new names already") == 2
     assert contents(folder) == before
+
+
+def test_lines_with_a_checksum_keep_it_and_are_verified(folder):
+    assert migrate(folder).returncode == 0
+    store = Store(folder / "store")
+    record = next(iter(store.records.values()))
+    runs = folder / "store" / "runs.jsonl"
+    runs.write_bytes(format_line(record.to_json()))
+    before = contents(folder)
+    assert migrate(folder).returncode == 0
+    assert contents(folder) == before
+    runs.write_text(runs.read_text().replace('"seconds": 1.5', '"seconds": 1.6'))
+    assert "line 1 of" in migrate(folder).stderr
 
 
 @pytest.mark.parametrize("reached", ["steps linked", "runs replaced", "old steps removed"])

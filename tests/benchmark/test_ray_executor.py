@@ -336,3 +336,63 @@ def test_server_that_is_not_a_cluster_is_reported(tmp_path, capsys):
         assert run(["reproduce", "table2", "--store", str(tmp_path), "--executor", "ray", "--address", address]) == 2
     (message,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("apgcn: ")]  # not its log
     assert "but the server there refuses the connection (it does not speak gRPC)" in message
+
+
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}  # as Linux writes them
+
+PRINT_LISTENING_ADDRESSES = """
+import os
+from pathlib import Path
+
+from apgcn.benchmark.ray_executor import RayExecutor
+
+
+def descendants(pid):
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            yield child
+            yield from descendants(child)
+
+
+with RayExecutor(None, cpus=1) as executor:
+    assert executor._ray.get(executor._ray.remote(lambda: os.getpid()).remote()) != os.getpid()
+    sockets = {
+        os.readlink(file)
+        for pid in (os.getpid(), *descendants(os.getpid()))
+        for file in Path(f"/proc/{pid}/fd").iterdir()
+        if file.is_symlink()
+    }
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+                print(fields[1].partition(":")[0])
+    assert os.environ["RAY_AUTH_MODE"] == "token"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_cluster_of_this_machine_binds_to_the_loopback_address_alone_and_requires_a_token(tmp_path):
+    found = subprocess.run(
+        [sys.executable, "-c", PRINT_LISTENING_ADDRESSES],
+        env={**os.environ, "HOME": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    addresses = found.stdout.split()
+    assert len(addresses) > 3
+    assert set(addresses) <= LOOPBACK
+    assert (tmp_path / ".ray" / "auth_token").is_file()
+
+
+def test_a_local_cluster_without_tokens_is_refused_before_it_is_started(monkeypatch):
+    monkeypatch.setattr(ray, "__version__", "2.58.1")
+    monkeypatch.setattr(ray, "init", lambda **options: pytest.fail("it was started"))
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(
+        MissingPackage, match=r"without --address needs Ray 2\.59 or later, .* token, got 2\.58\.1: pip"
+    ):
+        RayExecutor(None, cpus=1)

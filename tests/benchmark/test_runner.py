@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,12 +20,12 @@ from helpers.run_small_plan import small_plan
 
 from apgcn.benchmark.config import RunConfig
 from apgcn.benchmark.executors import ProcessExecutor, SerialExecutor
-from apgcn.benchmark.records import PlannedBatch, Record
+from apgcn.benchmark.records import GraphRecord, PlannedBatch, Record
 from apgcn.benchmark.runner import _claim_each, run_plan
 from apgcn.benchmark.scheduler import is_superseded, plan_batches
 from apgcn.benchmark.store import Store
 from apgcn.benchmark.worker import load_cleaned, run_from_key, train_planned_batch
-from apgcn.errors import ApgcnError, InvalidInput, MissingFile, WorkerDied
+from apgcn.errors import ApgcnError, BrokenFile, InvalidInput, MissingFile, WorkerDied
 from apgcn.report.sections import overview
 
 SCRIPT = TESTS / "helpers" / "run_small_plan.py"
@@ -73,7 +74,7 @@ def test_records_are_the_same_after_ten_kills(undisturbed, tmp_path):
         time.sleep(moments.uniform(0.0, 0.2))
         process.kill()
         process.wait()
-        left.append(60 - len(Store(tmp_path).records))
+        left.append(30 - len(Store(tmp_path).records))
     assert 0 < left[-1] < left[0], f"the kills must come while runs train, but there were {left} runs left"
     assert start(tmp_path).wait(120) == 0
     assert results_without_times(tmp_path) == results_without_times(undisturbed)
@@ -108,7 +109,7 @@ def test_two_processes_run_one_plan_together(undisturbed, tmp_path):
     assert [process.wait(120) for process in processes] == [0, 0]
     found = results_without_times(tmp_path)
     commands = [line.pop("command") for line in found.values()]
-    assert min(commands.count("one"), commands.count("other")) >= 6  # of 60: two run batches at least
+    assert min(commands.count("one"), commands.count("other")) >= 3  # of 30: one run batch at least
     expected = results_without_times(undisturbed)
     for line in expected.values():
         del line["command"]
@@ -551,6 +552,59 @@ def test_record_with_an_invalid_value_is_refused(undisturbed, field, value):
     del line[field]
     with pytest.raises(InvalidInput, match=f"{field} must be there"):
         Record.from_json(line)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"steps_mean": 999.0}, "steps_mean must be that of steps_histogram"),
+        ({"steps_histogram": [4, 0]}, "steps_mean must be that of steps_histogram"),
+        ({"steps_histogram": [4], "steps_mean": 1.0}, "steps_histogram must have max_steps = 10 counts, got 1"),
+        ({"best_epoch": 10**6}, "best_epoch must be at most epochs"),
+    ],
+)
+def test_record_whose_fields_contradict_each_other_is_refused(undisturbed, changes, message):
+    line = json.loads(json.dumps(next(iter(undisturbed.records.values())).to_json()))
+    with pytest.raises(InvalidInput, match=message):
+        Record.from_json({**line, **changes})
+
+
+def test_400_flips_of_a_bit_in_a_store_are_all_refused(undisturbed, tmp_path):
+    """Each at a random place of a random file of records."""
+    shutil.copytree(undisturbed.folder, tmp_path, dirs_exist_ok=True)
+    store = Store(tmp_path)
+    store.add_graph(GraphRecord("cora", 7, 1433, 2485, 5069, {"apgcn": "0"}, "apgcn reproduce table1"))
+    files = [path for path in tmp_path.iterdir() if path.suffix in (".jsonl", ".log")]
+    assert {path.name for path in files} == {"runs.jsonl", "plan.log", "graphs.log"}
+    moments = random.Random(21)
+    for _ in range(400):
+        path = moments.choice(files)
+        content = path.read_bytes()
+        flipped = bytearray(content)
+        flipped[moments.randrange(len(content))] ^= 1 << moments.randrange(8)
+        path.write_bytes(flipped)
+        with pytest.raises(BrokenFile, match=f"line .* of .*{path.name}"):
+            _ = (store := Store(tmp_path)).records, store.planned_batches, store.graphs
+        path.write_bytes(content)
+    assert len(Store(tmp_path).records) == 30
+
+
+def test_planning_reports_a_lock_that_another_process_holds(tmp_path, monkeypatch):
+    """The report comes while the lock is held, and planning continues when it is released."""
+    monkeypatch.setattr("apgcn.benchmark.scheduler.LOCKED_SECONDS", 0.01)
+    store = Store(tmp_path)
+    held = store.planning_lock()
+    held.acquire()
+    reports: list[int] = []
+
+    def on_waiting():
+        reports.append(1)
+        held.release()
+
+    plan = small_plan(3)
+    batches = plan_batches(Store(tmp_path), plan, device="cpu", max_batch=lambda run_config: 3, on_waiting=on_waiting)
+    assert [key for batch in batches for key in batch.keys] == plan
+    assert reports == [1]
 
 
 def test_planned_batch_survives_a_round_trip_through_json():

@@ -11,7 +11,7 @@ from apgcn.benchmark.worker import cleaned_graph
 from apgcn.training import batching
 
 
-def small_plan(runs: int = 60) -> list[RunKey]:
+def small_plan(runs: int = 30) -> list[RunKey]:
     """Keys of runs of a few epochs."""
     return RunConfig.from_preset("cora", "apgcn", hidden_channels=8, max_epochs=6).first_runs(runs)
 

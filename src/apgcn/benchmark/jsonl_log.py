@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Protocol, TypeVar
@@ -37,6 +38,7 @@ class JSONLinesLog(Generic[E]):
 
     An entry is appended under a lock, flushed and synced before the next, so several processes can write at once. A
     last line that is incomplete, because its writer was killed, is ignored by readers and cut off by the next writer.
+    A line ends with its checksum, which readers verify; lines of apgcn 0.2 and earlier have none.
     Reading continues where the last call ended, so `entries` is cheap to call again.
 
     Parameters
@@ -62,7 +64,8 @@ class JSONLinesLog(Generic[E]):
         Raises
         ------
         BrokenFile
-            If a line other than the last is not an entry; the message has its number.
+            If a complete line is not an entry, is not as it was written, or has the key of an earlier line and other
+            values; the message has its number.
         """
         self._refresh()
         return self._entries
@@ -75,7 +78,7 @@ class JSONLinesLog(Generic[E]):
                 os.truncate(self.path, self._bytes)  # an incomplete last line: under the lock nobody is writing it
             for entry in entries:
                 if entry.key not in self._entries:
-                    line = json.dumps(entry.to_json(), allow_nan=False, ensure_ascii=False).encode() + b"\n"
+                    line = format_line(entry.to_json())
                     file.write(line)
                     self._add(entry, line)
                     if sync_each:
@@ -93,23 +96,36 @@ class JSONLinesLog(Generic[E]):
                 *lines, incomplete = file.read().split(b"\n")
         except FileNotFoundError:
             return self._reset()
-        for number, line in enumerate(lines):
-            value = _parse(line)
-            if value is None and number == len(lines) - 1 and not incomplete:
-                return  # broken, but the last
-            self._add(self._entry(line, value), line + b"\n")
+        for line in lines:
+            self._add(self._entry(line), line + b"\n")
+        if has_valid_checksum(incomplete[:-1]):  # a whole line, whose line break is damaged
+            self._entry(incomplete)
 
-    def _entry(self, line: bytes, value: JSONObject | None) -> E:
+    def _entry(self, line: bytes) -> E:
         where = f"line {self._lines + 1} of {self.path}"
+        value = _parse(line)
         if value is None:
             raise BrokenFile(
                 f"{where} must be a JSON object with a key, got {line[:40].decode(errors='replace')!r}...; "
                 "restore the file, or remove that line."
             )
+        has_checksum = "checksum" in value or CHECKSUM_PREFIX in line[-CHECKSUM_LENGTH:]
+        value.pop("checksum", None)
         try:
-            return self._from_json(value)
+            entry = self._from_json(value)
         except InvalidInput as error:
             raise BrokenFile(f"{where} is not as it was written: {error}") from error
+        if has_checksum and not has_valid_checksum(line):
+            raise BrokenFile(
+                f"{where} must be as it was written, but its checksum does not match; restore the file, or remove that "
+                "line."
+            )
+        if self._entries.get(entry.key, entry) != entry:
+            raise BrokenFile(
+                f"{where} must be the only one of its key, but an earlier line has other values for {entry.key!r}; "
+                "remove one of them."
+            )
+        return entry
 
     def _add(self, entry: E, line: bytes) -> None:
         self._entries.setdefault(entry.key, entry)
@@ -126,6 +142,28 @@ def file_lock(path: Path) -> FileLock:
     folder = path.parent / "locks"
     folder.mkdir(parents=True, exist_ok=True)
     return FileLock(folder / f"{path.name}.lock")
+
+
+def format_line(value: JSONObject) -> bytes:
+    """The line of a JSON object: its last member is the CRC-32 of the object without that member.
+
+    >>> format_line({"key": "a"})
+    b'{"key": "a", "checksum": "crc32:8a3bca2d"}\\n'
+    """
+    return _add_checksum(json.dumps(value, allow_nan=False, ensure_ascii=False).encode()) + b"\n"
+
+
+def has_valid_checksum(line: bytes) -> bool:
+    """Whether a line without its line break ends with a checksum, and is as it was written."""
+    return len(line) > CHECKSUM_LENGTH and _add_checksum(line[:-CHECKSUM_LENGTH] + b"}") == line
+
+
+def _add_checksum(line: bytes) -> bytes:
+    return line[:-1] + b', "checksum": "%s%08x"}' % (CHECKSUM_PREFIX, zlib.crc32(line))
+
+
+CHECKSUM_PREFIX = b"crc32:"
+CHECKSUM_LENGTH = len(_add_checksum(b"{}")) - len(b"{}") + 1  # with the closing brace
 
 
 def _sync(file: BinaryIO) -> None:

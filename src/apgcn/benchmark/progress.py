@@ -51,12 +51,12 @@ class StoreProgress:
 def store_progress(store: Store) -> StoreProgress:
     """Progress of everything that was ever planned for a store."""
     records = store.records
-    keys = [key for batch in store.planned_batches for key in batch.keys]
-    keys += [record.run_key for record in records.values()]
+    planned = [key for batch in store.planned_batches for key in batch.keys]
+    recorded = dict.fromkeys(record.run_key for record in records.values())  # the text of a recorded key may differ
     devices = {batch.run_config: batch.device for batch in store.planned_batches}  # where it was planned last
     run_configs = []
-    for run_config, members in group_by_config(keys).items():
-        left = [key for key in members if key.text not in records]
+    for run_config, members in group_by_config([*planned, *recorded]).items():
+        left = [key for key in members if key not in recorded]
         same_device = [record for record in records.values() if record.device.startswith(devices.get(run_config, ""))]
         done = len(members) - len(left)
         run_configs.append(RunConfigProgress(run_config, len(members), done, estimate_seconds(left, same_device)))

@@ -1,8 +1,9 @@
 """Connection to a Ray cluster: connect to one or start one on this machine, and detect the loss of its head.
 
-Two things here go below Ray's public API. `speaks_grpc` sends an HTTP/2 preface before `ray.init` is called, because
+Three things here go below Ray's public API. `speaks_grpc` sends an HTTP/2 preface before `ray.init` is called, because
 `ray.init` keeps retrying for minutes at a port where something else answers. And `import_ray` sets a private flag,
 because Ray prints the death of workers on standard output even with `log_to_driver=False`, where only results may be.
+`_loopback_only` sets the flag with which Ray takes the loopback address for its own, as it does on macOS and Windows.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from apgcn._utils.process import request_immediate_exit
@@ -25,6 +26,8 @@ CONNECT_SECONDS = 5.0  # after which an address counts as unreachable
 PROBE_SECONDS = 2.0  # between two connections to the head
 HEAD_LOST_SECONDS = 20.0  # without a connection, after which the head counts as lost
 INTERRUPT_SECONDS = 10.0  # after which an interruption counts as ignored
+
+MIN_LOCAL_VERSION = (2, 59)  # of Ray: `ray.init` starts clusters that require a token
 
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # with an empty SETTINGS frame
 SETTINGS_FRAME = b"\4"
@@ -56,10 +59,12 @@ def connect(ray: Any, address: str | None, cpus: int | None) -> bool:
     address = address or os.environ.get("RAY_ADDRESS")
     was_reachable = _check_reachable(address) if address else False
     options: dict[str, Any] = {"address": address} if address else {"address": "local", "num_cpus": cpus}
+    if not address:
+        _check_version(ray)
     handler = signal.getsignal(signal.SIGTERM)
     dashboard = None if address else False
     try:
-        with _stderr_to_null():
+        with _stderr_to_null(), nullcontext() if address else _loopback_only(ray):
             ray.init(**options, logging_level="ERROR", log_to_driver=False, include_dashboard=dashboard)
     except ValueError as error:
         raise NoCluster(f"--address must be auto or host:port, got {address!r} ({first_line(error)}).") from error
@@ -69,6 +74,28 @@ def connect(ray: Any, address: str | None, cpus: int | None) -> bool:
     finally:
         signal.signal(signal.SIGTERM, handler)  # Ray replaces it
     return True
+
+
+def _check_version(ray: Any) -> None:
+    """Raise unless Ray starts clusters that other users of this machine cannot use."""
+    version = tuple(int(number) for number in ray.__version__.split(".")[:2])
+    if version < MIN_LOCAL_VERSION:
+        minimum = ".".join(map(str, MIN_LOCAL_VERSION))
+        raise MissingPackage(
+            f"--executor ray without --address needs Ray {minimum} or later, whose clusters require a token, got "
+            f'{ray.__version__}: pip install "ray>={minimum}", or use --executor local.'
+        )
+
+
+@contextmanager
+def _loopback_only(ray: Any) -> Iterator[None]:
+    """Let a cluster that is started in the block bind to 127.0.0.1; otherwise it would bind to all addresses."""
+    constants = ray._private.ray_constants
+    before, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cached_property
@@ -95,7 +96,20 @@ class Record(JSONRecord):
         if record.seed_set not in get_args(SeedSet):
             raise InvalidInput(f"seed_set must be one of {', '.join(get_args(SeedSet))}, got {record.seed_set!r}.")
         check_key(record.key, record.run_key.text, model=record.model)
+        record._check_plausible()
         return record
+
+    def _check_plausible(self) -> None:
+        """Check that the fields can be those of one run."""
+        steps = range(1, len(self.steps_histogram) + 1)
+        mean = sum(map(operator.mul, steps, self.steps_histogram)) / sum(self.steps_histogram)
+        if not math.isclose(self.steps_mean, mean, rel_tol=1e-6):
+            raise InvalidInput(f"steps_mean must be that of steps_histogram, {mean}, got {self.steps_mean}.")
+        max_steps = self.hyperparameters.get("max_steps", len(steps))
+        if self.model in MODELS and len(steps) != max_steps:
+            raise InvalidInput(f"steps_histogram must have max_steps = {max_steps} counts, got {len(steps)}.")
+        if self.best_epoch > self.epochs:
+            raise InvalidInput(f"best_epoch must be at most epochs, {self.epochs}, got {self.best_epoch}.")
 
     @classmethod
     def from_result(
@@ -195,11 +209,7 @@ def timing_key(run_config: RunConfig, hardware: str, *, batch_runs: int = 1) -> 
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """Runs of one run configuration that train as one tensor program.
-
-    Run batches of another composition agree only up to rounding. So one that was interrupted is trained again as it
-    was.
-    """
+    """Runs of one run configuration that one process trains; which runs share a batch changes no record."""
 
     run_config: RunConfig
     runs: tuple[tuple[int, int], ...]  # seed of the split, number of the initialisation

@@ -36,7 +36,7 @@ class ProgressCallback(Protocol):
         """The records of the run batch are in the store."""
 
     def on_waiting(self) -> None:
-        """Other processes train what is left."""
+        """Other processes train what is left, or hold the lock under which run batches are planned."""
 
 
 class NullProgress:
@@ -85,7 +85,7 @@ def run_plan(
         max_batch(run_config)  # a graph that is missing or too large is reported before anything is written
     try:
         while missing:
-            batches = plan_batches(store, plan, device=device_type, max_batch=max_batch)
+            batches = plan_batches(store, plan, device=device_type, max_batch=max_batch, on_waiting=progress.on_waiting)
             progress.on_planned(batches)
             train = partial(train_planned_batch, device=device, command=command)
             is_idle = True

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+
+from filelock import FileLock, Timeout
 
 from apgcn.benchmark.config import RunConfig, RunKey, group_by_config
 from apgcn.benchmark.records import PlannedBatch
@@ -11,10 +14,16 @@ from apgcn.benchmark.store import Store
 from apgcn.training.batching import split_evenly
 
 CLAIM_RETRY_SECONDS = 0.05
+LOCKED_SECONDS = 2.0
 
 
 def plan_batches(
-    store: Store, keys: Sequence[RunKey], *, device: str, max_batch: Callable[[RunConfig], int]
+    store: Store,
+    keys: Sequence[RunKey],
+    *,
+    device: str,
+    max_batch: Callable[[RunConfig], int],
+    on_waiting: Callable[[], None] = lambda: None,
 ) -> list[PlannedBatch]:
     """The run batches with all keys that have no record; new ones are added to the store's plan.
 
@@ -27,8 +36,10 @@ def plan_batches(
         too large.
     max_batch : function
         Maximum number of runs of a run configuration that may train together.
+    on_waiting : function
+        Called if another process holds the lock of the plan for longer than `LOCKED_SECONDS`.
     """
-    with store.planning_lock():
+    with _acquired(store.planning_lock(), on_waiting):
         recorded = store.records  # read once per planning
         todo = {key.text: key for key in keys if key.text not in recorded}
         reused = []
@@ -51,6 +62,20 @@ def plan_batches(
                     new += [PlannedBatch.from_keys(left, device)] if left else []
         store.add_planned(new)
     return [*reversed(reused), *new]
+
+
+@contextmanager
+def _acquired(lock: FileLock, on_waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold a lock, which is waited for."""
+    try:
+        lock.acquire(timeout=LOCKED_SECONDS)
+    except Timeout:
+        on_waiting()
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _is_claimed(store: Store, batch: PlannedBatch) -> bool:

@@ -120,8 +120,8 @@ class Store:
     def add_records(self, batch: PlannedBatch, records: Sequence[Record], steps: np.ndarray) -> None:
         """Append the records of a trained run batch that are new, after the steps that they point to.
 
-        A run batch that was interrupted while its records were written is trained again, perhaps with another rounding:
-        the rows of steps that belong to existing records stay as they are.
+        A run batch that was interrupted while its records were written is trained again, perhaps on another device: the
+        rows of steps that belong to existing records stay as they are.
 
         Parameters
         ----------

@@ -82,6 +82,7 @@ class PlanProgress:
         self.label = f"{label}, " if label else ""
         self.bar, self.task, self.runs, self.missing = bar, task, planned, missing
         self.done = planned - missing()
+        self.has_waited = False
         self.costs: dict[str, float] = {}  # of every run batch, by its key
         self.fractions: dict[str, float] = {}  # that are done of it
 
@@ -109,6 +110,11 @@ class PlanProgress:
     def on_waiting(self) -> None:
         self.done = self.runs - self.missing()
         self._update("waiting for another process")
+        if self.bar.disable and not self.has_waited:
+            log(
+                f"{self.label}{self.done}/{self.runs} runs: waiting for another process that plans or trains the others"
+            )
+        self.has_waited = True
 
     def _update(self, text: str) -> None:
         completed = sum(self.costs[key] * fraction for key, fraction in self.fractions.items())
