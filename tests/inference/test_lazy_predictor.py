@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -9,12 +10,14 @@ from helpers.graphs import two_communities
 from scipy import sparse
 
 from apgcn.errors import InvalidInput
+from apgcn.inference import lazy_predictor
 from apgcn.inference.fit import fit
 from apgcn.inference.halting_benchmark import time_propagation
 from apgcn.inference.splits import stratified_split
 from apgcn.models.ap_variants import APAPPNPConfig, APARMAConfig
 from apgcn.models.apgcn import APGCNConfig
 from apgcn.models.gcn import GCNConfig
+from apgcn.ops.dispatch import MAX_WIDTH
 from apgcn.training.config import TrainingConfig
 
 
@@ -43,6 +46,11 @@ def test_lazy_prediction_equals_a_full_forward_pass(config, dense):
         np.testing.assert_array_equal(lazy.steps, expected.steps)
         np.testing.assert_allclose(lazy.remainder, expected.remainder, atol=2e-5)
         assert 0 < lazy.cost.messages < lazy.full_cost.messages
+    fewest = trained.predict(graph, minimize="operations")
+    np.testing.assert_array_equal(fewest.probabilities, trained.predict(graph).probabilities)
+    assert fewest.cost.messages <= trained.predict(graph).cost.messages
+    with pytest.raises(InvalidInput, match="minimize must be 'time' or 'operations', got 'cost'"):
+        trained.predict(graph, minimize="cost")
     timing = time_propagation(trained.lazy_predictor(graph), repeats=1)
     assert timing.cost == trained.predict(graph).cost
     assert 0 < timing.seconds
@@ -73,6 +81,19 @@ def test_z0_of_some_nodes_is_that_of_the_model(dense):
             np.testing.assert_allclose(predictor.z0(nodes, number), expected[number, nodes], atol=1e-6)
 
 
+def test_z0_of_all_nodes_is_computed_once(monkeypatch):
+    """Later predictions, of all nodes or of some, are the same and read no feature."""
+    graph = two_communities()
+    trained = fit(graph, stratified_split(graph.labels), APGCNConfig(), TrainingConfig(max_epochs=5), ensemble_size=2)
+    predictor = trained.lazy_predictor(graph)
+    some = np.array([7, 3, 41])
+    before, after = predictor.predict(some), predictor.predict()
+    monkeypatch.setattr(lazy_predictor, "features_to_device", None)
+    np.testing.assert_array_equal(predictor.predict().probabilities, after.probabilities)
+    np.testing.assert_allclose(predictor.predict(some).probabilities, before.probabilities, atol=1e-6)
+    np.testing.assert_array_equal(predictor.predict(some).probabilities, after.probabilities[some])
+
+
 def test_models_without_lazy_prediction_are_named_and_predict():
     graph = two_communities()
     for config in (APARMAConfig(), GCNConfig(), APGCNConfig(max_steps=256)):
@@ -80,3 +101,48 @@ def test_models_without_lazy_prediction_are_named_and_predict():
         with pytest.raises(InvalidInput, match=f"but the model is {config.title} with {config.max_steps} steps; use"):
             trained.lazy_predictor(graph)
         assert trained.predict(graph, [3]).probabilities.shape == (1, len(graph.class_names))
+
+
+KERNELS_OF_A_WIDTH = (
+    ("lazy", "steps_kernel"),
+    ("halo_propagation", "_kernels"),
+    ("mlp", "_kernels"),
+    ("propagation", "_kernels"),
+    ("spmm", "_spmm_kernels"),
+)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("config", [APGCNConfig(), APAPPNPConfig(freeze_halted=True), GCNConfig()])
+def test_no_kernel_is_compiled_for_the_width_of_5000_classes(config, dense, monkeypatch):
+    """Its compilation would take minutes."""
+    widths = []
+    for file, name in KERNELS_OF_A_WIDTH:
+        module = import_module(f"apgcn.ops.kernels.cpu.{file}")
+
+        def compile_if_narrow(*arguments, compile=getattr(module, name), **options):
+            widths.extend(arguments)
+            assert max(arguments) <= MAX_WIDTH
+            return compile(*arguments, **options)
+
+        monkeypatch.setattr(module, name, compile_if_narrow)
+    graph = two_communities()
+    few = fit(graph, stratified_split(graph.labels), config, TrainingConfig(max_epochs=1))
+    few.predict(graph)
+    assert widths or isinstance(config, GCNConfig)
+    features = graph.features if dense else sparse.csr_matrix(graph.features)
+    graph = replace(graph, features=features, class_names=tuple(f"class {number}" for number in range(5000)))
+    trained = fit(graph, stratified_split(graph.labels), config, TrainingConfig(max_epochs=2))
+    everywhere = trained.predict(graph)
+    assert everywhere.probabilities.shape == (graph.num_nodes, 5000)
+    np.testing.assert_array_equal(trained.predict(graph, [7, 3]).probabilities, everywhere.probabilities[[7, 3]])
+    if isinstance(config, APGCNConfig):
+        with pytest.raises(InvalidInput, match=r"at most 255 steps and 512 classes \(got 5,000\)"):
+            trained.lazy_predictor(graph)
+
+
+def test_memory_of_more_classes_than_a_kernel_supports_is_that_of_the_reference():
+    graph = two_communities()
+    for classes, saves in ((MAX_WIDTH, True), (MAX_WIDTH + 1, False)):
+        graph = replace(graph, class_names=tuple(map(str, range(classes))))
+        assert (APGCNConfig().floats_saved_by_kernels(graph) > 0) == saves

@@ -14,8 +14,10 @@ from apgcn.ops.device_graph import Adjacency
 from apgcn.ops.dispatch import reference_kernels
 from apgcn.ops.kernels.autograd import HaltingParameters
 from apgcn.ops.rng import RandomStream
+from apgcn.ops.threads import kernel_threads
 
 pytest.importorskip("numba")
+from apgcn.ops.kernels.cpu import parallel
 
 NODES, CHANNELS, STEPS = 60, 3, 8
 
@@ -99,7 +101,7 @@ def test_only_needed_states_are_computed(seed, freeze):
     example = Example(seed, freeze=freeze)
     for nodes in (np.arange(NODES), np.array([7, 11, 40])):
         example.z0_nodes.clear()
-        cost = lazy_propagate(example.graph, example.model, nodes, full_step_ratio=0).cost
+        cost = lazy_propagate(example.graph, example.model, nodes, full_step_ratio=0, step_overhead=0).cost
         last = last_needed_step(example.graph, example.steps, nodes, freeze=freeze)
         assert cost.node_steps == np.maximum(last, 0).sum()
         assert cost.messages == (np.maximum(last, 0) * example.graph.in_degrees).sum()
@@ -131,7 +133,7 @@ def test_unneeded_states_change_no_output(full_step_ratio, freeze):
     for nodes in (np.arange(NODES), np.array([7, 11, 40])):
         outputs = (
             lazy_propagate(example.graph, example.model, nodes, **options)
-            for options in ({"full_step_ratio": full_step_ratio}, {})
+            for options in ({"full_step_ratio": full_step_ratio, "step_overhead": 0}, {})
         )
         changed, default = outputs
         np.testing.assert_array_equal(changed.output, default.output)
@@ -144,10 +146,45 @@ def test_full_step_ratio_trades_unneeded_states_for_searching():
     nodes = np.arange(NODES - 1)
     full, default, exact = (
         lazy_propagate(example.graph, example.model, nodes, **options).cost
-        for options in ({"full_step_ratio": np.inf}, {}, {"full_step_ratio": 0.0})
+        for options in ({"full_step_ratio": np.inf}, {}, {"full_step_ratio": 0.0, "step_overhead": 0})
     )
     assert exact.messages < default.messages < full.messages
     assert full.messages <= example.graph.num_edges * example.steps.max()
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+@pytest.mark.parametrize("teleport", [0.0, 0.2])
+def test_a_node_has_the_same_bits_whichever_nodes_are_requested_and_with_any_number_of_threads(
+    freeze, teleport, monkeypatch
+):
+    """Steps of all nodes until few are active, steps of single nodes from the first on, and one node alone."""
+    monkeypatch.setattr(parallel, "THREAD_NANOSECONDS", 1)
+    example = Example(1, freeze=freeze, teleport=teleport)
+    nodes = np.arange(NODES)
+
+    def lazy(nodes, *, threads=1, **options):
+        with kernel_threads(threads):
+            output = lazy_propagate(example.graph, example.model, nodes, **options)
+        return np.column_stack([output.output, output.steps, output.remainder])
+
+    expected = lazy(nodes)
+    for threads in (1, 2, 3, 7):
+        for options in ({}, {"step_overhead": 0}, {"full_step_ratio": 0, "step_overhead": 0}):
+            np.testing.assert_array_equal(lazy(nodes, threads=threads, **options), expected)
+        for some in (np.array([3]), np.array([40, 7, 11]), nodes[::-1]):
+            np.testing.assert_array_equal(lazy(some, threads=threads), expected[some])
+
+
+def test_steps_of_all_nodes_end_when_few_are_active():
+    """The cost lies between that of single nodes from the first step on, and that of all nodes in all steps."""
+    example = Example(0, freeze=False)
+    assert len(np.unique(example.steps)) > 3
+    exact, mixed, full = (
+        lazy_propagate(example.graph, example.model, np.arange(NODES), full_step_ratio=ratio, step_overhead=overhead)
+        for ratio, overhead in ((0, 0), (1, 0), (1.5, 1e9))
+    )
+    assert exact.cost.messages < mixed.cost.messages < full.cost.messages
+    assert full.cost.messages == example.graph.num_edges * example.steps.max()
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -29,7 +29,7 @@ def copy(tmp_path_factory) -> Path:
     """The package and its tests with what the page adds, and five epochs for all trainings."""
     folder = tmp_path_factory.mktemp("copy")
     for part in ("src", "tests"):
-        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / part, folder / part)  # with the compiled kernels
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
     (file,) = re.findall(r"The file: `(\S+)`", PAGE)
     (folder / file).write_text(code)

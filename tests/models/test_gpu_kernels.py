@@ -21,6 +21,8 @@ gpu = pytest.importorskip("apgcn.ops.kernels.gpu", exc_type=ImportError)
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 NAMES = [name for name, config in MODELS.items() if config.has_weights]
 SMALL = {"gat": {"heads": 2, "hidden_channels": 4}, "ngcn": {"heads": 2, "hidden_channels": 4, "max_power": 2}}
+if DEVICE == "cpu":  # Triton's interpreter takes a tenth of a second for some launches
+    SMALL |= {name: {"max_steps": 3} for name in ("apgcn", "ap-appnp", "ap-arma", "appnp")} | {"cheb": {"order": 2}}
 
 
 @pytest.fixture(autouse=True)

@@ -71,7 +71,7 @@ class PenaltyPoint(NamedTuple):
     ----------
     penalty : float
     accuracy : float
-        On test nodes, or on stopping nodes if there are none.
+        On stopping nodes.
     steps : float
         The mean K.
     messages : float or None
@@ -89,6 +89,7 @@ def penalty_curve(
 ) -> list[PenaltyPoint]:
     """Train the model of a bundle again with each penalty, on the same split, and measure accuracy and cost.
 
+    The accuracy is that of the stopping nodes: a penalty that is chosen here would otherwise be chosen on test nodes.
     `callback` is called with each point.
     """
     model, graph, points = bundle.model, bundle.graph, []
@@ -96,17 +97,16 @@ def penalty_curve(
         raise InvalidInput(f"a model must have a halting unit to have a penalty, but it is {model.config.title}.")
     for penalty in penalties:
         check_number("penalty", penalty)
-    evaluated_set = "test" if len(model.split.test) else "stopping"
     for penalty in penalties:
         config = replace(model.config, penalty=penalty)
         retrained = fit(
             graph, model.split, config, model.training, ensemble_size=model.ensemble_size, seed=model.split.seed
         )
-        predictions = retrained.predict(graph)
+        predictions = retrained.predict(graph, minimize="operations")
         messages = None
         if predictions.cost and predictions.full_cost:
             messages = predictions.cost.messages / max(1, predictions.full_cost.messages)
-        accuracy = retrained.metrics[evaluated_set]["accuracy"]
+        accuracy = retrained.metrics["stopping"]["accuracy"]
         points.append(PenaltyPoint(penalty, accuracy, float(predictions.steps.mean()), messages))
         if callback:
             callback(points[-1])

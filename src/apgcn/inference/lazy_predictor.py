@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from typing import Literal, get_args
 
 import numpy as np
 import torch
 from scipy.special import softmax
-from torch import Tensor
 
 from apgcn._utils.validation import as_node_indices
 from apgcn.data.graph import Graph
+from apgcn.errors import InvalidInput
 from apgcn.inference.lazy_propagation import (
     MAX_STEPS,
     LazyGraph,
@@ -24,20 +24,26 @@ from apgcn.inference.predictions import Predictions
 from apgcn.models.apgcn import APGCNConfig, BatchedAPGCN
 from apgcn.models.base import ModelConfig
 from apgcn.ops.device_graph import features_to_device
-from apgcn.ops.dispatch import kernels_for_device
+from apgcn.ops.dispatch import MAX_WIDTH, kernels_for_device
 from apgcn.ops.kernels.autograd import HaltingParameters
-from apgcn.ops.sparse import SparseMatrix
 from apgcn.ops.threads import kernel_threads, resolve_threads
 
+Minimize = Literal["time", "operations"]
 
-def supports_lazy(model: ModelConfig) -> bool:
-    """Whether a model has a halting unit, a fused kernel and at most `MAX_STEPS` steps, and numba is installed."""
+
+def supports_lazy(model: ModelConfig, *, num_classes: int) -> bool:
+    """Whether a model has a halting unit and a fused kernel, at most `MAX_STEPS` steps and `MAX_WIDTH` classes, and
+    numba is installed.
+    """
     halts = isinstance(model, APGCNConfig) and model.has_fused_kernel and model.max_steps <= MAX_STEPS
-    return halts and kernels_for_device(torch.device("cpu")) is not None
+    return halts and num_classes <= MAX_WIDTH and kernels_for_device(torch.device("cpu")) is not None
 
 
 class LazyPredictor:
     """A trained ensemble and a graph, prepared for repeated predictions; threads may share it.
+
+    z^0 depends on features and weights alone. Once it was computed for all nodes it is kept, nodes x classes floats for
+    each member, and later predictions only propagate.
 
     Parameters
     ----------
@@ -56,6 +62,7 @@ class LazyPredictor:
     def __init__(self, members: Sequence[BatchedAPGCN], graph: Graph, *, temperature: float = 1.0):
         self._members, self._graph, self._temperature = list(members), graph, temperature
         self.lazy_graph = LazyGraph.from_adjacency(graph.adjacency)
+        self._z0_of_all_nodes: dict[int, np.ndarray] = {}  # by the number of the member
 
     @property
     def ensemble_size(self) -> int:
@@ -75,14 +82,20 @@ class LazyPredictor:
             )
         return cost
 
-    def predict(self, nodes: np.ndarray | None = None, *, threads: int | None = None) -> Predictions:
-        """Predictions for these nodes, or for all; `threads` as in `apgcn.train`."""
+    def predict(
+        self, nodes: np.ndarray | None = None, *, threads: int | None = None, minimize: Minimize = "time"
+    ) -> Predictions:
+        """Predictions for these nodes, or for all; the parameters are those of `TrainedModel.predict`."""
+        if minimize not in get_args(Minimize):
+            raise InvalidInput(f"minimize must be 'time' or 'operations', got {minimize!r}.")
+        options = {"full_step_ratio": 0.0, "step_overhead": 0.0} if minimize == "operations" else {}
         num_nodes = self._graph.num_nodes
         nodes = np.arange(num_nodes) if nodes is None else as_node_indices(nodes, num_nodes=num_nodes)
         # `Predictions` checks that all are finite.
         with kernel_threads(resolve_threads(threads)), np.errstate(over="ignore", invalid="ignore"):
             outputs = [
-                lazy_propagate(self.lazy_graph, self.lazy_model(number), nodes) for number in range(self.ensemble_size)
+                lazy_propagate(self.lazy_graph, self.lazy_model(number), nodes, **options)
+                for number in range(self.ensemble_size)
             ]
         return self._average(outputs)
 
@@ -103,17 +116,19 @@ class LazyPredictor:
     @torch.no_grad()
     def z0(self, nodes: np.ndarray, number: int) -> np.ndarray:
         """Initial predictions z^0 of some nodes by one member of the ensemble, (nodes, classes)."""
-        z0 = self._members[number].predict(self._features(nodes))
-        return np.ascontiguousarray(z0[0].numpy())
+        in_order = len(nodes) == self._graph.num_nodes and np.array_equal(nodes, np.arange(len(nodes)))
+        if number in self._z0_of_all_nodes:
+            z0 = self._z0_of_all_nodes[number]
+            return z0 if in_order else z0[nodes]
+        features = features_to_device(self._graph.features if in_order else self._graph.features[nodes], device="cpu")
+        z0 = np.ascontiguousarray(self._members[number].predict(features)[0].numpy())
+        if in_order:
+            self._z0_of_all_nodes[number] = z0
+        return z0
 
-    def _features(self, nodes: np.ndarray) -> SparseMatrix | Tensor:
-        if len(nodes) == self._graph.num_nodes and np.array_equal(nodes, np.arange(len(nodes))):
-            return self._all_features
-        return features_to_device(self._graph.features[nodes], device="cpu")
-
-    @cached_property
-    def _all_features(self) -> SparseMatrix | Tensor:
-        return features_to_device(self._graph.features, device="cpu")
+    def forget_z0(self) -> None:
+        """Release z^0 of all nodes; the next prediction computes it again."""
+        self._z0_of_all_nodes.clear()
 
     def _average(self, outputs: list[LazyOutput]) -> Predictions:
         cost = outputs[0].cost

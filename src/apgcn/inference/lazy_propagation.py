@@ -1,8 +1,9 @@
 """Lazy propagation: only the node states that a prediction depends on are computed.
 
 A node that is still propagating needs the states of its in-neighbours after the step before, and these need the states
-of theirs. Each state is computed when a node that has not halted needs it, and only once. `PropagationCost` counts the
-operations.
+of theirs. Each state is computed when a node that has not halted needs it, and only once. As long as the active nodes
+receive most messages of the graph, finding these states would take longer than computing all: the first steps are then
+taken by all nodes, in one kernel. `PropagationCost` counts the operations.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ SIMD_WIDTH = 8  # floats per CPU instruction: channels are padded with zeros to 
 MAX_STEPS = 255  # limit of the recursion over steps
 NODE_COST, Z0_COST = 4, 64  # a step of a node without in-neighbours, and z^0 of a node, in messages
 FULL_STEP_RATIO = 1.5  # cost of testing whether a message is needed, in messages (eight channels, a million nodes)
+STEP_OVERHEAD = 40_000  # cost of a step whose rows are chosen in Python, in messages
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,9 +178,16 @@ class LazyOutput(NamedTuple):
 
 
 def lazy_propagate(
-    graph: LazyGraph, model: LazyModel, nodes: np.ndarray, *, full_step_ratio: float = FULL_STEP_RATIO
+    graph: LazyGraph,
+    model: LazyModel,
+    nodes: np.ndarray,
+    *,
+    full_step_ratio: float = FULL_STEP_RATIO,
+    step_overhead: float = STEP_OVERHEAD,
 ) -> LazyOutput:
     """Propagate until the requested nodes have halted, at most `MAX_STEPS` steps.
+
+    The result has the same bits whichever nodes are requested together, and with any number of threads.
 
     Parameters
     ----------
@@ -186,13 +195,13 @@ def lazy_propagate(
     model : LazyModel
     nodes : array of shape (m,)
         Distinct nodes.
-    full_step_ratio : float
-        Estimated cost of testing whether a message is needed, relative to computing it. Where these tests would cost
-        more than the unneeded states of a step, the step is computed for all nodes. With 0 no unneeded state is
-        computed.
+    full_step_ratio, step_overhead : float
+        Estimated costs of testing whether a message is needed, and of choosing the rows of a step, relative to
+        computing a message. Where these would cost more than the unneeded states of a step, the step is computed for
+        all nodes. With 0 for both no unneeded state is computed.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # callers check for values that are not finite
-        return _LazyPropagation(graph, model, full_step_ratio).run(np.asarray(nodes, dtype=np.int64))
+        return _LazyPropagation(graph, model, full_step_ratio, step_overhead).run(np.asarray(nodes, dtype=np.int64))
 
 
 class _LazyPropagation:
@@ -201,17 +210,18 @@ class _LazyPropagation:
     States are stored as s_j z_j^k, scaled by `deg_inv_sqrt`, in which form in-neighbours are summed.
     """
 
-    def __init__(self, graph: LazyGraph, model: LazyModel, full_step_ratio: float):
+    def __init__(self, graph: LazyGraph, model: LazyModel, full_step_ratio: float, step_overhead: float):
         from apgcn.ops.kernels.cpu import lazy
 
         self._kernels = lazy
         self._graph, self._model, self._full_step_ratio = graph, model, full_step_ratio
+        # Steps are taken by all nodes as long as the active ones receive at least so many messages.
+        saved = graph.num_edges - step_overhead
+        self._min_messages = int(saved / (1 + full_step_ratio)) + 1 if saved >= 0 else 0
         max_steps, num_nodes = model.halting.max_steps, graph.num_nodes
         self._channels = len(model.halting_weight)
         self._width = -(-self._channels // SIMD_WIDTH) * SIMD_WIDTH
-        self._propagate_rows, self._accumulate_rows = lazy.step_kernels(
-            self._width, prefetch=lazy.exceeds_cache(num_nodes, self._width)
-        )
+        self._take_steps = lazy.steps_kernel(self._width, prefetch=lazy.exceeds_cache(num_nodes, self._width))
         self._halting_sum, self._remainder = np.zeros(num_nodes, np.float32), np.empty(num_nodes, np.float32)
         self._halting_steps = np.zeros(num_nodes, np.int16)  # K, 0 before a node has halted
         self._last_step = np.full(num_nodes, -1, np.int16)  # of which the state was computed
@@ -219,47 +229,59 @@ class _LazyPropagation:
         self._states: dict[int, np.ndarray] = {}  # by step, as long as a node may need them
         self._num_computed = np.zeros(max_steps + 1, np.int64)  # nodes whose state after each step was computed
         self._missing_messages = np.full(max_steps + 1, graph.num_edges)  # messages of all other nodes
+        self._counts = np.zeros((max_steps + 1, 4), np.int64)  # by step: see the kernel
         self._visited, self._visit = np.zeros(num_nodes, np.int32), 0
         self._neighbours, self._count = np.empty(num_nodes, np.int64), np.empty(1, np.int64)
-        self._messages, self._node_steps = np.zeros(1, np.int64), 0
         self._halting_weight = np.zeros(self._width, np.float32)
         self._halting_weight[: self._channels] = model.halting_weight
 
     def run(self, nodes: np.ndarray) -> LazyOutput:
         """Propagate until these nodes have halted."""
-        if self._model.halting.freeze_halted and len(nodes) == self._graph.num_nodes:
-            self._run_all_frozen()
+        if len(nodes) == self._graph.num_nodes:
+            self._run_all_nodes()
         else:
             self._run_nodes(nodes)
         output = np.empty((len(nodes), self._channels), np.float32)
-        self._kernels.finalize_rows(nodes, self._output_sum, self._graph.deg_inv_sqrt, self._halting_steps, output)
-        self._graph.release_buffers([self._output_sum])
+        threads = self._kernels.choose_threads(len(nodes) * self._width)
+        self._kernels.finalize_rows(
+            threads, nodes, self._output_sum, self._graph.deg_inv_sqrt, self._halting_steps, output
+        )
+        self._graph.release_buffers([self._output_sum, *self._states.values()])
+        node_steps, messages, *_ = self._counts.sum(axis=0).tolist()
         cost = PropagationCost.from_counts(
-            self._node_steps, int(self._messages[0]), channels=self._channels, z0_nodes=int(self._num_computed[0])
+            node_steps, messages, channels=self._channels, z0_nodes=int(self._num_computed[0])
         )
         return LazyOutput(output, self._halting_steps[nodes].astype(np.int64), self._remainder[nodes], cost)
 
-    def _run_all_frozen(self) -> None:
-        """All nodes, frozen states: running nodes read the current states, so the memory of one step suffices."""
-        nodes = np.arange(self._graph.num_nodes)
+    def _run_all_nodes(self) -> None:
+        """Steps of all nodes, which drop those that are frozen; then, if few are active, steps of single nodes."""
+        num_nodes, max_steps = self._graph.num_nodes, self._model.halting.max_steps
+        frozen = self._model.halting.freeze_halted
         states, new_states = (self._graph.take_buffer(self._width) for _ in range(2))
+        nodes = np.arange(num_nodes)
         self._compute_z0(nodes, states)
         z0 = states.copy() if self._model.z0_weight else states
-        for step in range(1, self._model.halting.max_steps + 1):
-            self._take_step(nodes, step, states, z0, new_states, in_place=True)
-            nodes = nodes[: self._count[0]]
-            if not len(nodes):
-                break
-        self._graph.release_buffers([states, new_states])
+        self._call_kernel(
+            nodes, (1, max_steps), states, z0, new_states, drop_halted=frozen,
+            min_messages=0 if frozen else self._min_messages,
+        )  # fmt: skip
+        taken = int(np.count_nonzero(self._counts[:, 0]))
+        last, other = (new_states, states) if taken % 2 else (states, new_states)
+        active = np.flatnonzero(self._halting_steps == 0)
+        self._graph.release_buffers([other])
+        self._states = {taken: last}
+        if len(active):
+            self._num_computed[: taken + 1], self._missing_messages[: taken + 1] = num_nodes, 0
+            self._states |= {0: z0} if self._model.z0_weight else {}
+            self._run_nodes(active, first_step=taken + 1)
 
-    def _run_nodes(self, nodes: np.ndarray) -> None:
+    def _run_nodes(self, nodes: np.ndarray, *, first_step: int = 1) -> None:
         running = nodes
-        for step in range(1, self._model.halting.max_steps + 1):
+        for step in range(first_step, self._model.halting.max_steps + 1):
             self._compute_states(running, step)
             running = running[self._halting_steps[running] == 0]
             if not len(running):
                 break
-        self._graph.release_buffers(self._states.values())
 
     def _states_after(self, step: int) -> np.ndarray:
         if step not in self._states:
@@ -284,7 +306,9 @@ class _LazyPropagation:
         self._compute_states(self._missing_in_neighbours(nodes, step - 1), step - 1)
         if len(nodes):
             states = self._states_after(step - 1)
-            self._take_step(nodes, step, states, self._states.get(0, states), self._states_after(step))
+            self._call_kernel(
+                nodes, (step, step), states, self._states.get(0, states), self._states_after(step), drop_halted=False
+            )
             self._count_computed(nodes, step)
 
     def _copy_frozen(self, nodes: np.ndarray, step: int) -> None:
@@ -298,33 +322,36 @@ class _LazyPropagation:
         if len(nodes) == self._graph.num_nodes:  # in their order, which is faster
             nodes = np.arange(len(nodes))
         z0 = np.asarray(self._model.z0(nodes), np.float32)
-        self._kernels.initialize_rows(nodes, z0, self._graph.deg_inv_sqrt, states, self._output_sum)
+        threads = self._kernels.choose_threads(len(nodes) * self._width)
+        self._kernels.initialize_rows(threads, nodes, z0, self._graph.deg_inv_sqrt, states, self._output_sum)
         self._last_step[nodes] = 0
         self._count_computed(nodes, 0)
 
-    def _take_step(
+    def _call_kernel(
         self,
         nodes: np.ndarray,
-        step: int,
+        steps: tuple[int, int],
         states: np.ndarray,
         z0: np.ndarray,
         new_states: np.ndarray,
         *,
-        in_place: bool = False,
+        drop_halted: bool,
+        min_messages: int = 0,
     ) -> None:
-        """One propagation step of these nodes, and its contribution to their output."""
+        """Take the first to the last of `steps` of these nodes, and add the states to their output."""
         graph, model = self._graph, self._model
-        csr = graph.indptr, graph.indices, graph.weights, graph.deg_inv_sqrt
-        factors = np.float32(model.adjacency_weight), np.float32(model.z0_weight)
-        logits = np.empty(len(nodes), np.float32)
-        self._propagate_rows(
-            *csr, *factors, nodes, states, z0, new_states, self._halting_weight, logits, self._messages
+        messages = (steps[1] - steps[0] + 1) * (self._num_messages(nodes) + len(nodes))
+        self._take_steps(
+            self._kernels.choose_threads(messages * (1 + self._width / 16)),
+            *(graph.indptr, graph.indices, graph.weights, graph.deg_inv_sqrt),
+            *(np.float32(model.adjacency_weight), np.float32(model.z0_weight)),
+            *(self._halting_weight, np.float32(model.halting_bias)),
+            *(model.halting.max_steps, np.float32(model.halting.budget)),
+            *(*steps, min_messages, drop_halted),
+            *(nodes, states, new_states, z0),
+            *(self._halting_sum, self._halting_steps, self._remainder, self._output_sum, self._last_step),
+            *(np.empty(len(nodes) if drop_halted else 0, np.int64), self._counts),
         )
-        h = 1 / (1 + np.exp(-(logits + np.float32(model.halting_bias))))
-        limits = model.halting.max_steps, np.float32(model.halting.budget)
-        totals = self._halting_sum, self._halting_steps, self._remainder, self._output_sum, self._last_step
-        self._accumulate_rows(nodes, h, step, *limits, states, new_states, in_place, *totals, self._count)
-        self._node_steps += len(nodes)
 
     def _count_computed(self, nodes: np.ndarray, step: int) -> None:
         """Count the nodes whose state after `step` is now computed.

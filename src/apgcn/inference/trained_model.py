@@ -13,13 +13,14 @@ from apgcn._utils.validation import as_node_indices
 from apgcn.data.graph import Graph
 from apgcn.data.splits import Split
 from apgcn.errors import InvalidInput
-from apgcn.inference.lazy_predictor import LazyPredictor, supports_lazy
+from apgcn.inference.lazy_predictor import LazyPredictor, Minimize, supports_lazy
 from apgcn.inference.lazy_propagation import MAX_STEPS
 from apgcn.inference.predictions import Predictions
 from apgcn.models.apgcn import BatchedAPGCN
 from apgcn.models.base import BatchedModel, ModelConfig
 from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.devices import resolve_device
+from apgcn.ops.dispatch import MAX_WIDTH
 from apgcn.ops.rng import RandomStream
 from apgcn.ops.threads import kernel_threads, resolve_threads
 from apgcn.training.config import TrainingConfig
@@ -72,14 +73,25 @@ class TrainedModel:
         *,
         device: torch.device | str = "cpu",
         threads: int | None = None,
+        minimize: Minimize = "time",
     ) -> Predictions:
         """Predictions for these nodes of a graph, or for all.
 
         On a CPU only the states that these nodes depend on are computed, where the model halts; see `lazy_predictor`.
-        `threads` is the maximum number of CPU threads, see `apgcn.train`.
+
+        Parameters
+        ----------
+        graph : Graph
+        nodes : array of shape (m,), optional
+        device : "cpu", "cuda" or "cuda:N"
+        threads : int, optional
+            Maximum number of CPU threads, see `apgcn.train`.
+        minimize : "time" or "operations"
+            With "time", states that no node depends on are computed where finding them would take longer, as on small
+            graphs; with "operations" none is. The predictions are the same; their cost differs.
         """
-        if resolve_device(str(device)).type == "cpu" and supports_lazy(self.config):
-            return self.lazy_predictor(graph).predict(nodes, threads=threads)
+        if resolve_device(str(device)).type == "cpu" and self._supports_lazy:
+            return self.lazy_predictor(graph).predict(nodes, threads=threads, minimize=minimize)
         if nodes is not None:
             nodes = as_node_indices(nodes, num_nodes=graph.num_nodes)
         predictions = self._predict_all(graph, device, threads)
@@ -91,17 +103,23 @@ class TrainedModel:
         Raises
         ------
         InvalidInput
-            If the model has no halting unit, or no kernel that computes single nodes; `predict` works for it.
+            If the model has no halting unit, too many steps or classes, or no kernel that computes single nodes;
+            `predict` works for it.
         """
         self._check_features(graph)
-        if not supports_lazy(self.config):
+        if not self._supports_lazy:
             raise InvalidInput(
-                f"lazy prediction needs AP-GCN or AP-APPNP with at most {MAX_STEPS} steps, and numba, but the model "
-                f"is {self.config.title} with {self.config.max_steps} steps; use predict, which computes all nodes."
+                f"lazy prediction needs AP-GCN or AP-APPNP with at most {MAX_STEPS} steps and {MAX_WIDTH} classes (got "
+                f"{len(self.class_names):,}), and numba, but the model is {self.config.title} with "
+                f"{self.config.max_steps} steps; use predict, which computes all nodes."
             )
         members = [self.member(number).build_without_graph() for number in range(self.ensemble_size)]
         assert all(isinstance(member, BatchedAPGCN) for member in members)
         return LazyPredictor(members, graph, temperature=self.temperature)  # type: ignore[arg-type]
+
+    @property
+    def _supports_lazy(self) -> bool:
+        return supports_lazy(self.config, num_classes=len(self.class_names))
 
     @torch.no_grad()
     def _predict_all(self, graph: Graph, device: torch.device | str, threads: int | None = None) -> Predictions:

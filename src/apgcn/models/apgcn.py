@@ -18,6 +18,7 @@ from apgcn.nn.operators import NormalizedAdjacency, Operator
 from apgcn.nn.propagation import AdaptivePropagation, PropagationOutput
 from apgcn.ops.dense import run_means
 from apgcn.ops.device_graph import DeviceGraph
+from apgcn.ops.dispatch import MAX_WIDTH
 from apgcn.ops.rng import RandomStream
 
 
@@ -81,7 +82,8 @@ class APGCNConfig(ModelConfig):
 
     def floats_saved_by_kernels(self, graph: Graph) -> int:
         """Estimated number of these that a run does not need where fused kernels are available."""
-        return 4 * self._propagation_floats(graph) if self.has_fused_kernel else 0
+        is_fused = self.has_fused_kernel and graph.num_classes <= MAX_WIDTH
+        return 4 * self._propagation_floats(graph) if is_fused else 0
 
     def _propagation_floats(self, graph: Graph) -> int:
         """Number of states and messages in all steps."""

@@ -1,13 +1,13 @@
-"""Dense products and sums over the run axis, whose bits on a GPU do not depend on the number of runs.
+"""Dense products and sums over the run axis, whose bits do not depend on the number of runs.
 
 * `matmul`, `linear`, `add_bias`: products with one weight per run, and biases. Start here.
 * `run_sums`, `run_means`, `squared_norms`: one number per run.
 * `axis_sums`, `logsumexp`, `scale_rows`, `column_sums`: sums over other axes.
 
-cuBLAS and PyTorch's reductions on a GPU choose the order of their sums by the size of the batch, so a run would train
-to other bits alone than among others. On a GPU the functions here use `kernels.gpu.dense`, whose order is fixed.
-Elsewhere, in double precision, and inside `library_products()` they are plain PyTorch; the batches of a CPU hold one
-run each.
+The libraries choose the order of their sums by the size of the batch, so a run would train to other bits alone than
+among others. On a GPU the functions here use `kernels.gpu.dense`, whose order is fixed. On a CPU the sums of a run and
+of its columns use `kernels.cpu.reductions`; the others are plain PyTorch, and models that need them train there one run
+after the other. In double precision, without kernels, and inside `library_products()` all are plain PyTorch.
 """
 
 from __future__ import annotations
@@ -37,12 +37,15 @@ def library_products() -> Iterator[None]:
         _use_library = before
 
 
-def dense_kernels(*inputs: Tensor, elements: int = 0) -> Any | None:
-    """Return the kernels for these inputs and matrices of so many elements in a run, or None for PyTorch."""
+def dense_kernels(*inputs: Tensor, elements: int = 0, function: str = "matmul") -> Any | None:
+    """Return the kernels for these inputs and matrices of so many elements in a run, or None for PyTorch.
+
+    `function` is what the kernels must have; those of a CPU have no products.
+    """
     if _use_library or elements >= MAX_GPU_ELEMENTS or any(tensor.dtype != torch.float32 for tensor in inputs):
         return None
     kernels = kernels_for_device(inputs[0].device)
-    return kernels if hasattr(kernels, "matmul") else None
+    return kernels if hasattr(kernels, function) else None
 
 
 def matmul(x: Tensor, weight: Tensor) -> Tensor:
@@ -82,7 +85,7 @@ def add_bias(x: Tensor, bias: Tensor) -> Tensor:
 
 def run_sums(x: Tensor) -> Tensor:
     """Return the sum of the values of every run: (runs, ...) to (runs,)."""
-    kernels = dense_kernels(x, elements=math.prod(x.shape[1:]))
+    kernels = dense_kernels(x, elements=math.prod(x.shape[1:]), function="run_sums")
     return x.sum(_run_axes(x)) if kernels is None else _RunSums.apply(x, kernels)
 
 
@@ -93,7 +96,7 @@ def run_means(x: Tensor) -> Tensor:
 
 def squared_norms(x: Tensor) -> Tensor:
     """Return the sum of the squares of every run: (runs, ...) to (runs,)."""
-    kernels = dense_kernels(x, elements=math.prod(x.shape[1:]))
+    kernels = dense_kernels(x, elements=math.prod(x.shape[1:]), function="run_sums")
     return x.square().sum(_run_axes(x)) if kernels is None else _SquaredNorms.apply(x, kernels)
 
 
@@ -119,7 +122,7 @@ def scale_rows(x: Tensor, scale: Tensor) -> Tensor:
 
 
 def column_sums(x: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Return the sum over the rows of every run, each times its weight, without gradient on a GPU.
+    """Return the sum over the rows of every run, each times its weight, without gradient where kernels compute it.
 
     Shapes
     ------
@@ -127,7 +130,7 @@ def column_sums(x: Tensor, weights: Tensor | None = None) -> Tensor:
     weights : (runs, rows)
     returned : (runs, columns)
     """
-    if kernels := dense_kernels(x, elements=math.prod(x.shape[1:])):
+    if kernels := dense_kernels(x, elements=math.prod(x.shape[1:]), function="column_sums"):
         return kernels.column_sums(x, weights)
     return x.sum(1) if weights is None else (weights[:, None] @ x).squeeze(1)
 

@@ -18,7 +18,7 @@ from apgcn.ops.dispatch import kernels_for_device
 from apgcn.ops.threads import kernel_threads, resolve_threads
 from apgcn.training.config import TrainingConfig
 from apgcn.training.runs import Run, RunResult, check_run
-from apgcn.training.trainer import Progress, train_batch
+from apgcn.training.trainer import Progress, overall_progress, train_batch
 
 MAX_CPU_BATCH = 8  # more gains little on a small graph, and on a large one exceeds the CPU's caches
 MEMORY_FRACTION = 0.6  # of the memory that a run batch may use
@@ -90,7 +90,7 @@ def train_runs(
         device_graph = DeviceGraph.from_graph(graph, device=device)
         for batch in make_batches(runs, max_size=max_size):
             report = (
-                _overall_progress(progress, finished=len(results), size=len(batch), total=len(runs))
+                overall_progress(progress, finished=len(results), size=len(batch), total=len(runs))
                 if progress
                 else None
             )
@@ -183,12 +183,3 @@ def check_memory(needed: int, available: int, device: torch.device, *, what: str
             f"{what} needs about {needed:,} bytes of memory ({needed / 2**30:.1f} GiB), but {device} has "
             f"{available / 2**30:.1f} GiB; {advice}, or use a larger machine."
         )
-
-
-def _overall_progress(
-    progress: Callable[[Progress], None], *, finished: int, size: int, total: int
-) -> Callable[[Progress], None]:
-    """A callback for the progress of one batch that reports the progress of all runs."""
-    return lambda batch: progress(
-        Progress(batch.epoch, finished + batch.finished, (finished + size * batch.fraction) / total)
-    )

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from apgcn._utils.process import defer_signals
 from apgcn.models.base import BatchedModel, ModelConfig
 from apgcn.nn.propagation import PropagationOutput
 from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.devices import return_free_memory
+from apgcn.ops.dispatch import select_kernels
 from apgcn.ops.rng import RandomStream
 from apgcn.training.config import TrainingConfig
 from apgcn.training.cuda_graphs import CUDAGraphRunner, GraphMemoryPool, side_stream
@@ -22,7 +23,7 @@ from apgcn.training.loss import NodeSet, l2_regularization, training_loss
 from apgcn.training.optimizer import BatchedAdam
 from apgcn.training.runs import Evaluation, HistoryLog, Run, RunResult
 
-TRIM_INTERVAL = 20  # epochs between returns of free memory to the system, whose cost is not measurable
+TRIM_INTERVAL = 20  # epochs between returns of free memory to the system
 SYNC_INTERVAL = 10  # epochs between synchronisations with a GPU, during which the host waits
 MIN_DROP_FRACTION = 0.2  # of the active runs must have finished before a GPU drops them and captures new CUDA graphs
 
@@ -46,13 +47,21 @@ def train_batch(
     training: TrainingConfig,
     progress: Callable[[Progress], None] | None = None,
 ) -> list[RunResult]:
-    """Train a run batch until its last run has stopped; each run trains as if it were alone.
+    """Train a run batch until its last run has stopped; each run trains as if it were alone, to the same bits.
 
-    A model without trained weights is solved instead, see `solve_batch`.
+    All runs are one tensor program on a GPU, and on a CPU where fused kernels compute the model. Other models train
+    there one run after the other: the library's products and sums may round a run differently among others. A model
+    without trained weights is solved instead, see `solve_batch`.
     """
     if not model.has_weights:
         return solve_batch(graph, runs, model)
     device = graph.labels.device
+    if device.type == "cpu" and len(runs) > 1 and not _is_fused(graph, model):
+        results: list[RunResult] = []
+        for run in runs:
+            report = overall_progress(progress, finished=len(results), size=1, total=len(runs)) if progress else None
+            results += train_batch(graph, [run], model, training, report)
+        return results
     with side_stream(device):
         trainer = BatchedTrainer(graph, runs, model, training)
         while trainer.has_active_runs:
@@ -62,6 +71,23 @@ def train_batch(
             if progress and synchronized:
                 progress(trainer.progress())
         return trainer.results()
+
+
+def _is_fused(graph: DeviceGraph, model: ModelConfig) -> bool:
+    """Whether fused kernels compute all layers of a model."""
+    if not model.has_fused_kernel:
+        return False
+    width = max(graph.num_classes, getattr(model, "hidden_channels", 0))
+    return select_kernels(graph.adjacency.weights, rows=graph.adjacency.num_nodes, width=width) is not None
+
+
+def overall_progress(
+    progress: Callable[[Progress], None], *, finished: int, size: int, total: int
+) -> Callable[[Progress], None]:
+    """A callback for the progress of `size` of the runs that reports the progress of all of them."""
+    return lambda batch: progress(
+        Progress(batch.epoch, finished + batch.finished, (finished + size * batch.fraction) / total)
+    )
 
 
 @torch.no_grad()
@@ -288,12 +314,24 @@ class BatchedTrainer:
         self.rng.select(remaining)
         self.early_stopping.select(remaining)
         self.set_nodes(self.train_nodes.select(remaining), self.stopping_nodes.select(remaining))
-        for parameter in self.model.parameters():
-            state = self.optimizer.state[parameter]
-            for moment in ("exp_avg", "exp_avg_sq"):
-                if moment in state:
-                    state[moment] = state[moment][remaining]
-            parameter.data = parameter.data[remaining]
+        self._select_parameters(remaining)
+
+    def _select_parameters(self, remaining: Tensor) -> None:
+        """Replace the parameters and their moments by those of some runs.
+
+        They become new tensors: PyTorch remembers the shape of a tensor's gradient as long as any graph that it was
+        part of is alive, and one in a reference cycle (compiling a kernel leaves such) is until Python collects it.
+        """
+        for module in self.model.modules():
+            for name, parameter in list(module.named_parameters(recurse=False)):
+                selected = nn.Parameter(parameter[remaining], requires_grad=parameter.requires_grad)
+                setattr(module, name, selected)
+                state = self.optimizer.state.pop(parameter, {})
+                for moment in ("exp_avg", "exp_avg_sq"):
+                    if moment in state:
+                        state[moment] = state[moment][remaining]
+                self.optimizer.state[selected] = state
+        self.optimizer.param_groups[0]["params"] = list(self.model.parameters())
 
     def _last_epochs(self) -> Tensor:
         """The epoch at which each active run stops if nothing improves any more."""

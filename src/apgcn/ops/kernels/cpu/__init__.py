@@ -9,6 +9,7 @@
 * `adam`: a step of Adam.
 * `propagation`: adaptive propagation; `halo_propagation`: the same in distributed training.
 * `halting`: the output of adaptive propagation from its states.
+* `reductions`: one number, or one row, per run.
 * `lazy`: single rows and steps, for lazy inference.
 """
 
@@ -16,6 +17,7 @@ from apgcn.ops.kernels.cpu.adam import adam
 from apgcn.ops.kernels.cpu.halting import combine, combine_backward
 from apgcn.ops.kernels.cpu.mlp import mlp, mlp_backward
 from apgcn.ops.kernels.cpu.propagation import propagate, propagate_backward
+from apgcn.ops.kernels.cpu.reductions import column_sums, run_sums
 from apgcn.ops.kernels.cpu.rng import random_bits, unpack_mask
 from apgcn.ops.kernels.cpu.spmm import spmm
 
@@ -26,6 +28,7 @@ __all__ = [
     "PROPAGATES_TO_REQUESTED_NODES",
     "SUPPORTS_HALO",
     "adam",
+    "column_sums",
     "combine",
     "combine_backward",
     "mlp",
@@ -33,6 +36,7 @@ __all__ = [
     "propagate",
     "propagate_backward",
     "random_bits",
+    "run_sums",
     "spmm",
     "unpack_mask",
 ]

@@ -4,6 +4,10 @@ Compiled kernels are kept on disk, where a folder is writable, so that each is c
 discards a cached function when the file that defines it changes. It does not follow what is inlined from other files:
 the intrinsics of `simd_rows` and the options here. `_PackageCache` therefore also stamps every entry with a digest of
 all sources of this package; `test_cached_kernels_are_recompiled_when_simd_rows_changes` edits a copy.
+
+A kernel may use numbers of an enclosing function, which become part of its key on disk, but no function that is
+compiled there: that has another key in every process, so the kernel would be compiled in each. `kernel_helper` refuses
+it; `test_a_second_process_compiles_no_kernel` trains in two processes.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.dispatcher import Dispatcher
 from torch import Tensor
 
 from apgcn._utils.process import defer_signals
@@ -69,6 +74,10 @@ def kernel_helper(function: Callable, *, nogil: bool = False, exact: bool = Fals
 
     With `nogil` it releases Python's interpreter lock; with `exact` its arithmetic is not rearranged.
     """
+    if any(isinstance(cell.cell_contents, Dispatcher) for cell in function.__closure__ or ()):
+        raise TypeError(
+            f"{function.__qualname__} must use compiled functions of a module, not of a function around it."
+        )
     options = {**OPTIONS, "fastmath": False} if exact else OPTIONS
     dispatcher = njit(nogil=nogil, **options)(function)
     with suppress(RuntimeError):  # no writable folder for the cache

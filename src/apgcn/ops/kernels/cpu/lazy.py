@@ -1,4 +1,4 @@
-"""CPU kernels of lazy inference: one propagation step of some rows, and which rows it needs.
+"""CPU kernels of lazy inference: propagation steps of some or all rows, and which rows they need.
 
 S is the diagonal matrix D^-1/2 (`deg_inv_sqrt`); `scaled_z` are states multiplied by S, as in `propagation`. The
 kernels are used by `inference.lazy_propagation`. Their reference is the full propagation of
@@ -13,7 +13,16 @@ from functools import cache
 import numpy as np
 
 from apgcn.ops.kernels.cpu.jit import ONE, ZERO, kernel
-from apgcn.ops.kernels.cpu.simd_rows import PREFETCH_SIZE, axpby, gather
+from apgcn.ops.kernels.cpu.parallel import (
+    atomic_add,
+    atomic_load,
+    barrier,
+    choose_threads,
+    parallel_kernel,
+    thread_range,
+    thread_range_by_weight,
+)
+from apgcn.ops.kernels.cpu.simd_rows import PREFETCH_SIZE, axpby, dot, gather
 
 
 @kernel
@@ -34,11 +43,12 @@ def in_neighbors(indptr, indices, rows, step, last_step, visited, call_number, n
     count[0] = number
 
 
-@kernel
-def initialize_rows(rows, z0, deg_inv_sqrt, scaled_z, output_sum):
+@parallel_kernel
+def initialize_rows(rows, z0, deg_inv_sqrt, scaled_z, output_sum, thread, threads, sync):
     """Fill rows of `scaled_z` with S z^0, padded with zeros, and set their `output_sum` to zero."""
     channels = z0.shape[1]
-    for number in range(len(rows)):
+    first, last = thread_range(len(rows), thread, threads)
+    for number in range(first, last):
         row = rows[number]
         scaled_row, scale = scaled_z[row], deg_inv_sqrt[row]
         for c in range(channels):
@@ -48,10 +58,11 @@ def initialize_rows(rows, z0, deg_inv_sqrt, scaled_z, output_sum):
         output_sum[row] = ZERO
 
 
-@kernel
-def finalize_rows(rows, output_sum, deg_inv_sqrt, steps, output):
+@parallel_kernel
+def finalize_rows(rows, output_sum, deg_inv_sqrt, steps, output, thread, threads, sync):
     """Fill `output` with the rows' weighted sums of states, divided by their steps K and no longer scaled by S."""
-    for number in range(len(rows)):
+    first, last = thread_range(len(rows), thread, threads)
+    for number in range(first, last):
         row = rows[number]
         row_sum, scale = output_sum[row], ONE / (deg_inv_sqrt[row] * steps[row])
         for c in range(output.shape[1]):
@@ -59,66 +70,89 @@ def finalize_rows(rows, output_sum, deg_inv_sqrt, steps, output):
 
 
 @cache
-def step_kernels(width: int, *, prefetch: bool) -> tuple[Callable, Callable]:
-    """Return two kernels: one propagation step of some rows, and the update of their halting and output."""
+def steps_kernel(width: int, *, prefetch: bool) -> Callable:
+    """Return the kernel of one or more propagation steps of some rows, with their halting and their output.
 
-    @kernel
-    def propagate_rows(
-        indptr, indices, weights, deg_inv_sqrt, adjacency_weight, z0_weight, rows, scaled_z, scaled_z0, scaled_new,
-        halting_weight, logits, messages,
+    Its arithmetic has one order, so that a row has the same bits whichever rows are computed with it.
+    """
+
+    @parallel_kernel(exact=True)
+    def take_steps(
+        indptr, indices, weights, deg_inv_sqrt, adjacency_weight, z0_weight, halting_weight, halting_bias, max_steps,
+        budget, first_step, last_step, min_messages, drop_halted, rows, scaled_z, scaled_new, scaled_z0, halting_sum,
+        steps, remainder, output_sum, computed_step, newly_halted, counts, thread, threads, sync,
     ):  # fmt: skip
-        """Fill rows of `scaled_new` with S z', z' = adjacency_weight A z + z0_weight z^0, and `logits` with z' Q.
+        """Take the steps first_step, ..., last_step of the rows: z' = adjacency_weight A z + z0_weight z^0.
 
-        `scaled_z` and `scaled_z0` are S z and S z^0. The number of messages, self-loops not counted, is added to
-        messages[0].
+        S z is read from `scaled_z` and S z' written to `scaled_new`; the next step swaps the two. Rows with steps 0 are
+        active: p z' + (1 - p) z, scaled by S, is added to their `output_sum`, and they may halt. The steps end early
+        when the active rows receive fewer than `min_messages` messages. With `drop_halted`, halted rows are frozen and
+        leave `rows`; more than one step needs all rows of the graph.
+
+        counts[k] : rows and messages that step k computed, rows that are active after it, and their messages;
+        self-loops are not counted.
         """
-        total, count = np.empty(width, np.float32), np.int64(0)
-        for number in range(len(rows)):
-            row = rows[number]
-            first, last = indptr[row], indptr[row + 1]
-            gather(width, prefetch, weights, indices, first, last, scaled_z, total)
-            scale, new, logit = deg_inv_sqrt[row], scaled_new[row], ZERO
-            axpby(width, adjacency_weight * scale * scale, total, z0_weight, scaled_z0[row], new)
-            for c in range(width):
-                logit += new[c] * halting_weight[c]
-            logits[number] = logit / scale
-            count += np.int64(last) - np.int64(first) - 1
-        messages[0] += count
+        total = np.empty(width, np.float32)
+        if len(rows) == len(deg_inv_sqrt):
+            first, last = thread_range_by_weight(indptr, len(rows), thread, threads)
+        else:
+            first, last = thread_range(len(rows), thread, threads)
+        num_halted = 0
+        for step in range(first_step, last_step + 1):
+            if step > first_step:
+                barrier(sync, threads)
+                before_counts = counts[step - 1]
+                if atomic_load(before_counts, 2) == 0 or atomic_load(before_counts, 3) < min_messages:
+                    break
+                scaled_z, scaled_new = scaled_new, scaled_z
+            if drop_halted:
+                for number in range(first, first + num_halted):
+                    row = newly_halted[number]
+                    axpby(width, ONE, scaled_z[row], ZERO, scaled_z[row], scaled_new[row])
+                num_halted = 0
+            messages, active, active_messages = np.int64(0), np.int64(0), np.int64(0)
+            for number in range(first, last):
+                row = rows[number]
+                first_entry, last_entry = indptr[row], indptr[row + 1]
+                gather(width, prefetch, weights, indices, first_entry, last_entry, scaled_z, total)
+                scale, old, new = deg_inv_sqrt[row], scaled_z[row], scaled_new[row]
+                axpby(width, adjacency_weight * scale * scale, total, z0_weight, scaled_z0[row], new)
+                degree = np.int64(last_entry) - np.int64(first_entry) - 1
+                messages += degree
+                computed_step[row] = step
+                if steps[row]:
+                    continue
+                logit = dot(width, new, halting_weight) / scale + halting_bias
+                sum_before = halting_sum[row]
+                p = sum_before + ONE / (ONE + np.exp(-logit))
+                halting_sum[row] = p
+                if step == max_steps or not p < budget:
+                    p = ONE - sum_before
+                    steps[row], remainder[row] = step, p
+                    if drop_halted:
+                        newly_halted[first + num_halted] = row
+                        num_halted += 1
+                else:
+                    if drop_halted:
+                        rows[first + active] = row
+                    active += 1
+                    active_messages += degree
+                axpby(width, p, new, ONE, output_sum[row], output_sum[row])
+                axpby(width, ONE - p, old, ONE, output_sum[row], output_sum[row])
+            step_counts = counts[step]
+            atomic_add(step_counts, 0, last - first)
+            atomic_add(step_counts, 1, messages)
+            atomic_add(step_counts, 2, active)
+            atomic_add(step_counts, 3, active_messages)
+            if drop_halted:
+                last = first + active
 
-    @kernel
-    def accumulate_rows(
-        rows, h, step, max_steps, budget, scaled_z, scaled_new, in_place, halting_sum, steps, remainder, output_sum,
-        last_step, count,
-    ):  # fmt: skip
-        """Add p z' + (1 - p) z, scaled by S, to the `output_sum` of the rows that have not halted, and let rows halt.
-
-        With `in_place`, all nodes take the step together: `scaled_z` of the rows is overwritten by `scaled_new`, and
-        the rows that have not halted are moved to the front of `rows`; their number goes to count[0].
-        """
-        active = 0
-        for number in range(len(rows)):
-            row = rows[number]
-            last_step[row] = step
-            if steps[row]:
-                continue
-            before = halting_sum[row]
-            p = before + h[number]
-            halting_sum[row] = p
-            if step == max_steps or not p < budget:
-                p = ONE - before
-                steps[row], remainder[row] = step, p
-            elif in_place:
-                rows[active] = row
-                active += 1
-            axpby(width, p, scaled_new[row], ONE, output_sum[row], output_sum[row])
-            axpby(width, ONE - p, scaled_z[row], ONE, output_sum[row], output_sum[row])
-            if in_place:
-                axpby(width, ONE, scaled_new[row], ZERO, scaled_new[row], scaled_z[row])
-        count[0] = active
-
-    return propagate_rows, accumulate_rows
+    return take_steps
 
 
 def exceeds_cache(nodes: int, width: int) -> bool:
     """Whether the states of one step are too large for a CPU's caches, so that prefetching pays."""
     return nodes * width > PREFETCH_SIZE
+
+
+__all__ = ["choose_threads", "exceeds_cache", "finalize_rows", "in_neighbors", "initialize_rows", "steps_kernel"]

@@ -92,7 +92,7 @@ def propagate(
         prefetch=num_nodes * width > PREFETCH_SIZE,
     )
     forward(
-        _propagation_parts(structure.nnz, width, max_steps),
+        _propagation_threads(structure.nnz, width, max_steps),
         *csr_arrays(structure.csr),
         *_edge_arrays(matrices.weights, bits, deg_inv_sqrt),
         *_coefficients(matrices),
@@ -129,7 +129,7 @@ def propagate_backward(
     )
     weights = matrices.weights.index_select(0, structure.transpose_permutation)
     backward(
-        _propagation_parts(structure.nnz, width, int(steps_taken.max())),
+        _propagation_threads(structure.nnz, width, int(steps_taken.max())),
         *csr_arrays(structure.csr_transposed),
         *_edge_arrays(weights, bits, deg_inv_sqrt),
         *_coefficients(matrices),
@@ -154,7 +154,7 @@ def _edge_arrays(weights: Tensor, bits: Tensor, deg_inv_sqrt: Tensor) -> list[np
     return [weights_array, bits_array.view(np.uint32), scale_array]
 
 
-def _propagation_parts(nnz: int, width: int, steps: int) -> int:
+def _propagation_threads(nnz: int, width: int, steps: int) -> int:
     return choose_threads(steps * nnz * (1 + width / 16))
 
 
@@ -261,6 +261,34 @@ def _edges_kernel(
                 run_transposed[entry] = run_bits[permutation[entry]]
 
 
+@kernel_helper
+def _next_block(indptr, first, last, capacity):
+    """The end of the block of rows that begins with row `first`."""
+    end, limit = first + 1, np.uint64(indptr[first]) + capacity
+    while end < last and end - first < BLOCK_ROWS and np.uint64(indptr[end + 1]) <= limit:
+        end += 1
+    return end
+
+
+@kernel_helper
+def _compact_entries(indptr, indices, weights, bits, shift, row, end, kept_indices, kept_weights, row_ends):
+    """Copy the entries of rows row, ..., end - 1 that edge dropout keeps; `row_ends` are the ends of the rows."""
+    filled = np.uint64(0)
+    for r in range(np.uint64(row), np.uint64(end)):
+        for entry in range(np.uint64(indptr[r]), np.uint64(indptr[r + np.uint64(1)])):
+            kept_indices[filled], kept_weights[filled] = indices[entry], weights[entry]
+            filled += np.uint64((bits[entry] >> shift) & np.uint32(1))
+        row_ends[r - np.uint64(row) + np.uint64(1)] = filled
+
+
+@kernel_helper
+def _mask_weights(indptr, weights, bits, shift, row, end, kept_weights):
+    """Fill `kept_weights` of rows row, ..., end - 1 with the weights, or zero where edge dropout drops the entry."""
+    for entry in range(np.uint64(indptr[row]), np.uint64(indptr[end])):
+        bit = np.int32((bits[entry] >> shift) & np.uint32(1))
+        kept_weights[entry] = weights[entry] * np.float32(bit)
+
+
 @cache
 def _kernels(width: int, *, masked: bool, frozen: bool, prefetch: bool) -> tuple[Callable, Callable]:
     """Return the forward and the backward kernel; `masked` with edge dropout, `frozen` where halted nodes are frozen.
@@ -270,29 +298,6 @@ def _kernels(width: int, *, masked: bool, frozen: bool, prefetch: bool) -> tuple
     of many channels over the entries that are kept.
     """
     compact = masked and width > MAX_MASKED_WIDTH
-
-    @kernel_helper
-    def next_block(indptr, first, last, capacity):
-        """The end of the block of rows that begins with row `first`."""
-        end, limit = first + 1, np.uint64(indptr[first]) + capacity
-        while end < last and end - first < BLOCK_ROWS and np.uint64(indptr[end + 1]) <= limit:
-            end += 1
-        return end
-
-    @kernel_helper
-    def drop_entries(indptr, indices, weights, bits, shift, row, end, kept_indices, kept_weights, row_ends):
-        """Apply edge dropout to rows row, ..., end - 1: fill `kept_weights`, and in compact form all three arrays."""
-        start, filled = np.uint64(indptr[row]), np.uint64(0)
-        if compact:
-            for r in range(np.uint64(row), np.uint64(end)):
-                for entry in range(np.uint64(indptr[r]), np.uint64(indptr[r + np.uint64(1)])):
-                    kept_indices[filled], kept_weights[filled] = indices[entry], weights[entry]
-                    filled += np.uint64((bits[entry] >> shift) & np.uint32(1))
-                row_ends[r - np.uint64(row) + np.uint64(1)] = filled
-        else:
-            for entry in range(start, np.uint64(indptr[end])):
-                bit = np.int32((bits[entry] >> shift) & np.uint32(1))
-                kept_weights[entry] = weights[entry] * np.float32(bit)
 
     @parallel_kernel
     def forward(
@@ -343,11 +348,13 @@ def _kernels(width: int, *, masked: bool, frozen: bool, prefetch: bool) -> tuple
                 state, probabilities = run_states[k + 1], run_h[k]
                 max_distance, block = max_steps - k - 1, first
                 while block < last:
-                    end = next_block(indptr, block, last, limit)
-                    if masked:
-                        drop_entries(
+                    end = _next_block(indptr, block, last, limit)
+                    if compact:
+                        _compact_entries(
                             indptr, indices, weights, step_bits, shift, block, end, kept_indices, kept_weights, row_ends
                         )  # fmt: skip
+                    elif masked:
+                        _mask_weights(indptr, weights, step_bits, shift, block, end, kept_weights)
                     for node in range(block, end):
                         if run_distance[node] > max_distance:
                             continue
@@ -431,11 +438,13 @@ def _kernels(width: int, *, masked: bool, frozen: bool, prefetch: bool) -> tuple
                 step_bits = bits[run % len(bits), (k - 1) // BITS % bits.shape[1]]
                 shift, max_distance, block = np.uint32((k - 1) % BITS), steps - k + 1, first
                 while block < last:
-                    end = next_block(indptr, block, last, limit)
-                    if masked:
-                        drop_entries(
+                    end = _next_block(indptr, block, last, limit)
+                    if compact:
+                        _compact_entries(
                             indptr, indices, weights, step_bits, shift, block, end, kept_indices, kept_weights, row_ends
                         )  # fmt: skip
+                    elif masked:
+                        _mask_weights(indptr, weights, step_bits, shift, block, end, kept_weights)
                     for node in range(block, end):
                         if run_distance[node] > max_distance:
                             continue
