@@ -9,6 +9,7 @@ from apgcn._utils.significance import (
     aligned_friedman,
     bootstrap_half_width,
     cluster_bootstrap_half_width,
+    holm,
 )
 from apgcn.errors import InvalidInput
 
@@ -124,6 +125,13 @@ def test_an_effect_of_the_run_on_all_models_does_not_count():
 
 def test_stars_follow_the_papers_significance_levels():
     assert [FriedmanResult(0, p, ()).stars for p in (0.009, 0.01, 0.049, 0.05)] == ["**", "*", "*", ""]
+
+
+def test_holms_correction_of_an_example_worked_by_hand():
+    """0.005 * 4, 0.01 * 3 and 0.03 * 2 in ascending order; 0.04 * 1 is raised to the value before it."""
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.7, 0.6]) == [1.0, 1.0]
+    assert (holm([0.03]), holm([])) == ([0.03], [])
 
 
 @pytest.mark.parametrize("models", [(), ([1, 2],), ([1, 2], [1]), ([1], [2])])

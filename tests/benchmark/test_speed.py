@@ -41,6 +41,30 @@ def test_bench_times_our_epoch_and_the_baselines():
     )
 
 
+def test_epochs_with_several_numbers_of_threads_are_timed_in_turns(tmp_path):
+    file = tmp_path / "threads.json"
+    command = [
+        sys.executable,
+        ROOT / "benchmarks" / "threads",
+        "--dataset",
+        "cora",
+        "--threads",
+        "2,1",
+        "--repeats",
+        "2",
+    ]
+    subprocess.check_call([*command, "--no-baselines", "--out", file], stdout=subprocess.DEVNULL)
+    record = json.loads(file.read_text())
+    assert [(epoch["name"], epoch["threads"], epoch["epochs"]) for epoch in record["epochs"]] == [
+        ("apgcn", 1, 6),
+        ("apgcn", 2, 6),
+    ]
+    one, two = (epoch["ms"] for epoch in record["epochs"])
+    assert record["speedup_of_threads"] == one / two
+    assert record["speedup_over_best"] == {}
+    assert (record["dataset"], record["nodes"], record["hardware"] != "") == ("cora", 2485, True)
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_timed_trainings_are_the_first_runs_of_the_protocol(monkeypatch, workers):
     monkeypatch.setattr("apgcn.training.batching.MAX_CPU_BATCH", 2)

@@ -69,7 +69,9 @@ def test_waiting_for_another_process_is_logged_once(folder, capsys):
         for _ in range(5):
             progress.on_planned([batch])
             progress.on_waiting()
-    assert capsys.readouterr().err == "0/3 runs: run batches to train: 1\n"
+    assert capsys.readouterr().err == (
+        "0/3 runs: run batches to train: 1\n0/3 runs: waiting for another process that plans or trains the others\n"
+    )
 
 
 def test_reproduce_again_trains_nothing(folder, capsys):

@@ -3,11 +3,12 @@
 import base64
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from helpers.browser import open_page
+from helpers.browser import open_page, wait_until
 from scipy import sparse
 
 from apgcn import Graph
@@ -300,6 +301,12 @@ def test_accuracy_against_cost_is_shown_if_other_penalties_were_trained(opened):
     points = penalty_curve(bundle, [0.0, 0.2], callback=reported.append)
     assert reported == points
     assert points[0].messages > points[1].messages > 0
+    assert len(bundle.model.split.test) > 0
+    repeated = fit(
+        graph, bundle.model.split, replace(bundle.model.config, penalty=0.2), bundle.model.training,
+        seed=bundle.model.split.seed,
+    )  # fmt: skip
+    assert points[1].accuracy == repeated.metrics["stopping"]["accuracy"] != repeated.metrics["test"]["accuracy"]
     assert points[0].steps > points[1].steps
     view = opened(build_payload(bundle, curve=points))
     cost = r"Computed [\d,]+ of 3,000 node-steps .*; the prediction took [\d.]+ ms\."
@@ -324,6 +331,23 @@ def test_page_of_twenty_thousand_nodes_stays_responsive(opened):
         )
         assert elapsed < 1500, f"selecting a node takes {elapsed:.0f} ms"
     assert view.inner_text("#node").startswith("77")
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_id_of_10000_characters_fits_the_page(opened, width):
+    graph = synthetic_graph(60, edges=150, features=5, classes=3)
+    names = ("long " + "x" * 10_000, *map(str, range(1, graph.num_nodes)))
+    view = opened(
+        build_payload(train_bundle(replace(graph, node_names=names), epochs=2)),
+        viewport={"width": width, "height": 800},
+    )
+    for node in (names[0], names[graph.adjacency[0].indices[0]]):
+        view.fill("#search", node)
+        view.press("#search", "Enter")
+        wait_until(view, "document.getElementById('node').innerText.length > 100")
+        size = view.evaluate("[document.documentElement.scrollWidth, document.documentElement.scrollHeight]")
+        assert size[0] <= width, node[:9]
+        assert size[1] < 6000, node[:9]
 
 
 def test_page_fits_a_small_screen(opened):

@@ -1,6 +1,8 @@
 """The report of a store as text and as a page, in a browser where there is one."""
 
+import base64
 import csv
+import hashlib
 import io
 import json
 import os
@@ -238,6 +240,25 @@ def test_browser_shows_cells_and_plots_without_errors_or_requests(opened, store)
     assert data["x"] == list(penalty_sweep.PENALTIES)
     assert data["y"] == sorted(data["y"], reverse=True)  # K falls
     assert view.locator("#figure3 .plot svg.main-svg").count() >= 3
+
+
+def test_policy_allows_the_scripts_of_the_page_and_no_other(store):
+    text = render_report(store, report_artifacts(store), title="a report")
+    (sources,) = re.findall(r"script-src ([^;]*);", text)
+    scripts = re.findall(r"<script>(.*?)</script>", text, flags=re.DOTALL)
+    digests = [hashlib.sha256(code.encode()).digest() for code in scripts]
+    assert sources.split() == [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]
+
+
+def test_browser_runs_no_script_that_was_added_to_the_page(browser, store, tmp_path):
+    path = tmp_path / "report.html"
+    write_report(path, store, report_artifacts(store), title="a report")
+    path.write_text(path.read_text().replace("</body>", "<script>document.title = 'added'</script></body>"))
+    messages: list[str] = []
+    view = open_page(browser, path, messages, ready="document.querySelector('.plot').data")
+    assert view.title() == "a report"
+    assert ["Content Security Policy" in message for message in messages] == [True]
+    view.context.close()
 
 
 def test_markup_in_names_is_text_in_the_browser(opened):

@@ -1,4 +1,4 @@
-"""Uncertainty of means over runs: bootstrap confidence intervals and the aligned Friedman test."""
+"""Uncertainty of means over runs: bootstrap confidence intervals, the aligned Friedman test and Holm's correction."""
 
 from __future__ import annotations
 
@@ -91,8 +91,28 @@ class FriedmanResult(NamedTuple):
 
     @property
     def stars(self) -> str:
-        """`**` below 0.01, `*` below 0.05, as in the paper's tables."""
-        return "**" if self.p_value < 0.01 else "*" if self.p_value < 0.05 else ""
+        """The stars of the p-value."""
+        return stars_of(self.p_value)
+
+
+def stars_of(p_value: float) -> str:
+    """`**` below 0.01, `*` below 0.05, as in the paper's tables."""
+    return "**" if p_value < 0.01 else "*" if p_value < 0.05 else ""
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P-values adjusted for their number (Holm, 1979), in the same order.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    adjusted, largest = [1.0] * len(p_values), 0.0
+    for rank, index in enumerate(np.argsort(p_values, kind="stable").tolist()):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
 
 
 def aligned_friedman(*models: Sequence[float]) -> FriedmanResult:

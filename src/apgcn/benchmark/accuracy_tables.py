@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from apgcn._utils.significance import aligned_friedman
+from apgcn._utils.significance import aligned_friedman, holm, stars_of
 from apgcn.benchmark.aggregate import Summary
 from apgcn.benchmark.artifacts import Artifact, ArtifactColumn, ArtifactTable, Row
 from apgcn.benchmark.config import PROTOCOL_RUNS, RunKey, Scope
@@ -23,7 +23,7 @@ from apgcn.benchmark.formatting import (
     plus_minus,
     verdict,
 )
-from apgcn.benchmark.published import ACCURACIES, MODEL_TITLES
+from apgcn.benchmark.published import ACCURACIES, GRAPHS, MODEL_TITLES
 from apgcn.benchmark.records import Record
 from apgcn.benchmark.store import Store
 from apgcn.models.presets import PRESET_NAMES
@@ -36,7 +36,8 @@ NOTES = (
     "The verdict compares our mean with the paper's by the paper's kind of interval: both were computed on the same "
     "splits.",
     "Stars mark the best of the models that were run on a graph if it differs from the second best by an aligned "
-    "Friedman test over paired runs of ours: * p < 0.05, ** p < 0.01.",
+    "Friedman test over paired runs of ours: * p < 0.05, ** p < 0.01, by Holm's correction for the number of graphs of "
+    "Tables 2 and 3 on which two models were run.",
     "The preset is the one behind the paper's row: “paper” has what its authors ran, or would have run by what they "
     "write about Amazon; “published” has what came with the numbers that they copied or, where there are none, with "
     "the model; “tuned” has values of ours, found on validation seeds or taken over from a related model. apgcn models "
@@ -87,21 +88,20 @@ def build(store: Store, scope: Scope, *, name: str, title: str) -> Artifact:
     """Our accuracies beside the paper's, graph by graph; a model that was not run has the paper's number only."""
     rows: list[Row] = []
     shown: list[Record] = []
+    stars = {group: _stars(store, scope, group) for group in (scope, *_by_preset(scope))}
     for dataset in scope.datasets:
-        for group in (scope, *_by_preset(scope)):
-            by_model = {model: _records(store, group, dataset, model) for model in group.models}
-            if group is not scope:
-                paper_rows = {model: scope.run_config(dataset, model) for model, records in by_model.items() if records}
-                by_model = {
-                    model: by_model[model]
-                    for model, run_config in paper_rows.items()
-                    if group.run_config(dataset, model) != run_config
-                }
-            stars = _stars(by_model)
+        for group in stars:
+            by_model = _group_records(store, scope, group, dataset)
             for model in sorted(by_model, key=_paper_order):
                 if by_model[model] or (group is scope and (dataset, model) in ACCURACIES):
                     rows.append(
-                        _row(group, dataset, model, Summary.from_records(by_model[model]), stars.get(model, ""))
+                        _row(
+                            group,
+                            dataset,
+                            model,
+                            Summary.from_records(by_model[model]),
+                            stars[group].get((dataset, model), ""),
+                        )
                     )
                     shown += by_model[model]
     table = ArtifactTable(COLUMNS, tuple(rows))
@@ -166,14 +166,39 @@ def _copied(row: Row) -> str:
     return " (copied)" if (row["paper_source"] or "").startswith("copied") else ""
 
 
-def _stars(by_model: dict[str, list[Record]]) -> dict[str, str]:
-    """Stars of the best model, if there is a second best with which it shares runs."""
+def _group_records(store: Store, scope: Scope, group: Scope, dataset: str) -> dict[str, list[Record]]:
+    """Records of each model on a graph; of another preset, those that are not the records of the paper's rows."""
+    by_model = {model: _records(store, group, dataset, model) for model in group.models}
+    if group is scope:
+        return by_model
+    return {
+        model: records
+        for model, records in by_model.items()
+        if records and group.run_config(dataset, model) != scope.run_config(dataset, model)
+    }
+
+
+def _stars(store: Store, scope: Scope, group: Scope) -> dict[tuple[str, str], str]:
+    """Stars by graph and model: the best model of each graph on which it shares runs with a second best.
+
+    The p-values are corrected for all graphs of both tables, whichever of them the scope has.
+    """
+    tests = {
+        (dataset, best[0]): best[1]
+        for dataset in dict.fromkeys((*GRAPHS, *scope.datasets))
+        if (best := _best_model(_group_records(store, scope, group, dataset)))
+    }
+    return dict(zip(tests, map(stars_of, holm(list(tests.values()))), strict=True))
+
+
+def _best_model(by_model: dict[str, list[Record]]) -> tuple[str, float] | None:
+    """The best model, and the p-value of its comparison with the second best; None if they do not share runs."""
     means = {model: Summary.from_records(records).accuracy for model, records in by_model.items() if records}
     ranked = sorted((model for model in means if means[model] is not None), key=lambda model: -(means[model] or 0))
     if len(ranked) < 2:
-        return {}
+        return None
     best, second = _paired_accuracies(by_model[ranked[0]], by_model[ranked[1]])
-    return {ranked[0]: aligned_friedman(best, second).stars} if len(best) > 1 else {}
+    return (ranked[0], aligned_friedman(best, second).p_value) if len(best) > 1 else None
 
 
 def _paired_accuracies(first: Sequence[Record], second: Sequence[Record]) -> tuple[list[float], list[float]]:

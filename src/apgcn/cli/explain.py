@@ -23,7 +23,9 @@ def explain(
     node: Annotated[str | None, typer.Option(help="The id of a node: draw the part of the graph around it.")] = None,
     penalties: Annotated[
         str | None,
-        typer.Option(help="Numbers separated by commas: train with each penalty, and plot accuracy against cost."),
+        typer.Option(
+            help="Numbers separated by commas: train with each penalty; plot accuracy on stopping nodes against cost."
+        ),
     ] = None,
     threads: Threads = None,
     as_json: AsJSON = False,
@@ -63,4 +65,5 @@ def _parse_penalties(text: str) -> list[float]:
 
 def _log_point(point: PenaltyPoint) -> None:
     messages = "" if point.messages is None else f", {100 * point.messages:.1f} % of the messages"
-    log(f"penalty {point.penalty:g}: accuracy {100 * point.accuracy:.1f} %, steps K {point.steps:.2f}{messages}")
+    accuracy = f"accuracy {100 * point.accuracy:.1f} % on stopping nodes"
+    log(f"penalty {point.penalty:g}: {accuracy}, steps K {point.steps:.2f}{messages}")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 POLICY = (  # no connections at all; plotly draws images from data and blob addresses
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
+    "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
 )
 
 HEAD = """\
@@ -44,16 +46,22 @@ def render_page(folder: Path, *, title: str, body: str, payload: Any, libraries:
         JavaScript to run before the page's own.
     """
     style, script = (folder / name for name in ("page.css", "page.js"))
-    scripts = [*libraries, script.read_text(encoding="utf-8")]
+    scripts = [code.replace("\r\n", "\n") for code in (*libraries, script.read_text(encoding="utf-8"))]
+    policy = POLICY.format(scripts=" ".join(map(_hash_source, scripts)))
     return "".join(
         [
-            HEAD.format(policy=POLICY, title=escape(title), style=style.read_text(encoding="utf-8")),
+            HEAD.format(policy=policy, title=escape(title), style=style.read_text(encoding="utf-8")),
             f"<body>\n{body}\n",
             f'<script type="application/json" id="data">{embed_json(payload)}</script>\n',
             *(f"<script>{code}</script>\n" for code in scripts),
             "</body>\n</html>\n",
         ]
     )
+
+
+def _hash_source(code: str) -> str:
+    """Source expression that allows this script, and no other, in a Content Security Policy."""
+    return f"'sha256-{b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"
 
 
 def embed_json(value: Any) -> str:

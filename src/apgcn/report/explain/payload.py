@@ -65,7 +65,7 @@ def build_payload(
     check_explainable(bundle, node=node, max_nodes=max_nodes)
     graph, model = bundle.graph, bundle.model
     start = time.perf_counter()
-    predictions = model.predict(graph)
+    predictions = model.predict(graph, minimize="operations")
     seconds = time.perf_counter() - start
     evaluation = evaluate_split(predictions, graph, model.split)
     drawn = _drawn_nodes(graph, node, max_nodes=max_nodes)
