@@ -43,7 +43,7 @@ def main() -> float:
         print(*loaded.notes, sep="\n")
 
         split = stratified_split(loaded.graph.labels, test_size=0.2)
-        model = fit(loaded.graph, split, APGCNConfig(), TrainingConfig())
+        model = fit(loaded.graph, split, APGCNConfig(), TrainingConfig(patience=50))
         accuracy = model.metrics["test"]["accuracy"]
         print(f"accuracy {100 * accuracy:.1f} % on {len(split.test)} test nodes")
 

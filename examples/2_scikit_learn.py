@@ -10,7 +10,7 @@ def main() -> dict[float, float]:
     graph = clean(load("cora"))
     labelled = np.random.default_rng(0).choice(graph.num_nodes, size=400, replace=False)
     search = GridSearchCV(
-        APGCNClassifier(graph=graph, max_epochs=300),
+        APGCNClassifier(graph=graph, learning_rate=0.03, max_epochs=100),
         {"penalty": [0.001, 0.1]},
         cv=StratifiedKFold(3, shuffle=True, random_state=0),
     )

@@ -19,7 +19,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 from apgcn.sklearn import APGCNClassifier  # noqa: E402
 
-SMALL = APGCNClassifier(max_epochs=150, patience=30, dropout=0.0, penalty=0.0, hidden_channels=32, l2=0.0)
+SMALL = APGCNClassifier(
+    max_epochs=40, patience=10, learning_rate=0.05, dropout=0.0, penalty=0.0, hidden_channels=16, l2=0.0
+)
 QUICK = {"max_epochs": 60, "hidden_channels": 16}
 
 
@@ -90,13 +92,13 @@ def test_predictions_are_averaged_over_the_ensemble(ring):
 def test_cross_validation_and_grid_search():
     cora = clean(load("cora"))
     nodes = np.arange(cora.num_nodes)
-    classifier = APGCNClassifier(graph=cora, max_epochs=300, patience=50)
+    classifier = APGCNClassifier(graph=cora, max_epochs=60, learning_rate=0.05)
     scores = cross_val_score(classifier, nodes, cora.labels, cv=3)
     assert scores.shape == (3,)
     assert scores.mean() > 0.7
     search = GridSearchCV(APGCNClassifier(graph=cora, max_epochs=5), {"penalty": [0.001, 0.1]}, cv=2)
     assert search.fit(nodes[:, None], cora.labels).best_params_["penalty"] in (0.001, 0.1)
-    assert clone(classifier).get_params()["max_epochs"] == 300
+    assert clone(classifier).get_params()["max_epochs"] == 60
 
 
 def test_labels_of_the_graph_are_not_used():
