@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -22,6 +23,25 @@ for number in (
 ):  # background jobs ignore them, and so would the processes that tests start
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ordered_dot_products():
+    """`tl.dot` of Triton's interpreter adds its terms in ascending order, as compiled kernels do.
+
+    The interpreter calls the BLAS library of numpy, whose order depends on the CPU and on the position of a column.
+    """
+    if os.environ.get("TRITON_INTERPRET") != "1" or importlib.util.find_spec("triton") is None:
+        return
+    from triton.runtime import interpreter
+
+    def create_dot(self, a, b, accumulator, input_precision, max_num_imprecise_acc):
+        total = accumulator.data.copy()
+        for k in range(a.data.shape[1]):
+            total += a.data[:, k, None] * b.data[k]
+        return interpreter.TensorHandle(total, accumulator.dtype.scalar)
+
+    interpreter.InterpreterBuilder.create_dot = create_dot
 
 
 @pytest.fixture(scope="session")

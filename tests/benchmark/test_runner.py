@@ -31,9 +31,9 @@ from apgcn.report.sections import overview
 SCRIPT = TESTS / "helpers" / "run_small_plan.py"
 
 
-def start(folder, workers=1, name="test"):
+def start(folder, workers=1, name="test", runs=30):
     """Start a process that runs the small plan; `name` is the command in its records. It waits before it begins."""
-    command = [sys.executable, SCRIPT, str(folder), str(workers), name]
+    command = [sys.executable, SCRIPT, str(folder), str(workers), name, str(runs)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
     process.stdout.close()
@@ -61,24 +61,27 @@ def undisturbed(tmp_path_factory) -> Store:
 
 
 @pytest.mark.slow
-def test_records_are_the_same_after_ten_kills(undisturbed, tmp_path):
+def test_records_are_the_same_after_ten_kills(tmp_path):
     """The kills come at random times: before the first record, between two, or a while after some."""
+    runs = 120  # several times as many as ten processes finish until they are killed
     moments = random.Random(7)
     lines = tmp_path / "runs.jsonl"
     left = []
     for _ in range(10):
-        process = start(tmp_path, workers=moments.choice((1, 1, 2)))
+        process = start(tmp_path, workers=moments.choice((1, 1, 2)), runs=runs)
         before = _size(lines)
         if moments.random() < 0.6:
             _until(lambda: _size(lines) > before or process.poll() is not None)  # noqa: B023
         time.sleep(moments.uniform(0.0, 0.2))
         process.kill()
         process.wait()
-        left.append(30 - len(Store(tmp_path).records))
+        left.append(runs - len(Store(tmp_path).records))
     assert 0 < left[-1] < left[0], f"the kills must come while runs train, but there were {left} runs left"
-    assert start(tmp_path).wait(120) == 0
+    undisturbed = tmp_path / "undisturbed"
+    for folder in (tmp_path, undisturbed):
+        assert start(folder, runs=runs).wait(120) == 0
     assert results_without_times(tmp_path) == results_without_times(undisturbed)
-    assert overview(Store(tmp_path)).table.cells == overview(undisturbed).table.cells
+    assert overview(Store(tmp_path)).table.cells == overview(Store(undisturbed)).table.cells
     assert has_unique_keys(tmp_path)
     for record in Store(tmp_path).records.values():
         assert Store(tmp_path).mean_steps([record]).mean() == pytest.approx(record.steps_mean)

@@ -1,4 +1,4 @@
-"""Run a small plan in a process of its own: python tests/helpers/run_small_plan.py STORE WORKERS COMMAND."""
+"""Run a small plan in a process of its own: python tests/helpers/run_small_plan.py STORE WORKERS COMMAND RUNS."""
 
 import sys
 import time
@@ -23,13 +23,13 @@ def sleep_forever(item, report):
 
 if __name__ == "__main__":
     batching.MAX_CPU_BATCH = 3
-    folder, workers, command = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    folder, workers, command, runs = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     cleaned_graph("cora")
     print("ready", flush=True)
     sys.stdin.read()  # until the test closes it
     run_plan(
         Store(folder),
-        small_plan(),
+        small_plan(runs),
         executor=ProcessExecutor(workers) if workers > 1 else SerialExecutor(),
         command=command,
     )
