@@ -120,15 +120,12 @@ class FusedAdaptivePropagation(torch.autograd.Function):
             selected = None  # z and h are those of the requested nodes alone
             if update_mask is not None:
                 update_mask = update_mask.gather(2, nodes[:, None].expand(-1, halting.max_steps, -1))
-        runs, _, num_nodes = h.shape
-        steps = torch.empty(runs, num_nodes, dtype=torch.int64, device=z0.device)
-        results = z0.new_empty(runs, num_nodes, z0.shape[2]), steps, z0.new_empty(runs, num_nodes)
+        size = h.shape[0], h.shape[2] if selected is None else selected.shape[1]
+        steps = torch.empty(size, dtype=torch.int64, device=z0.device)
+        results = z0.new_empty(*size, z0.shape[2]), steps, z0.new_empty(size)
         kernels.combine(z, h, update_mask, selected, halting.budget, results)
         ctx.save_for_backward(z, h, update_mask, halting_weight, steps, selected, *saved)
         ctx.matrices, ctx.kernels = matrices, kernels
-        if selected is not None:
-            output, steps, remainder = results
-            results = _gather_rows(output, selected), steps.gather(1, selected), remainder.gather(1, selected)
         ctx.mark_non_differentiable(results[1])
         return results
 
@@ -136,23 +133,16 @@ class FusedAdaptivePropagation(torch.autograd.Function):
     def backward(ctx, grad_output: Tensor, _: Tensor, grad_remainder: Tensor):
         z, h, update_mask, halting_weight, steps, selected, *saved = ctx.saved_tensors
         channels = grad_output.shape[-1]
-        if selected is not None:
-            index = selected[..., None].expand(-1, -1, channels)
-            grad_output = grad_output.new_zeros(*steps.shape, channels).scatter_(1, index, grad_output)
-            grad_remainder = grad_remainder.new_zeros(steps.shape).scatter_(1, selected, grad_remainder)
         gradients = grad_output.contiguous(), grad_remainder.contiguous()
-        grad_z, grad_logits = ctx.kernels.combine_backward(z, h, update_mask, halting_weight, steps, gradients)
+        grad_z, grad_logits = ctx.kernels.combine_backward(
+            z, h, update_mask, halting_weight, selected, steps, gradients
+        )
         grad_weight = grad_bias = None
         if ctx.needs_input_grad[1]:  # the halting unit is updated on some epochs only
             grad_weight = column_sums(z[:, 1:].flatten(1, 2), grad_logits.flatten(1))[:, :channels, None]
             grad_bias = run_sums(grad_logits)[:, None, None]
         grad_z0 = ctx.kernels.propagate_backward(ctx.matrices, tuple(saved), grad_z, channels=channels)
         return grad_z0, grad_weight, grad_bias, *[None] * 5
-
-
-def _gather_rows(values: Tensor, nodes: Tensor) -> Tensor:
-    """Rows of (runs, nodes, channels) at some nodes (runs, m)."""
-    return values.gather(1, nodes[..., None].expand(-1, -1, values.shape[-1]))
 
 
 class SparseLinear(torch.autograd.Function):

@@ -21,21 +21,17 @@ def combine(
     budget: float,
     results: tuple[Tensor, Tensor, Tensor],
 ) -> None:
-    """Fill `results`: output (runs, nodes, channels), steps K and remainder R, both (runs, nodes).
+    """Fill `results`: output (runs, m, channels), steps K and remainder R, both (runs, m), of the requested nodes.
 
     Shapes
     ------
     z : (runs, T + 1, nodes, width), width >= channels
     h : (runs, T, nodes)
     update_mask : (runs, T, nodes) or None
-    nodes : (runs, m) or None
-        The nodes to compute; the results of others are 1.
+    nodes : (runs, m), the requested nodes; None requests all
     """
-    if nodes is not None:
-        for result in results:
-            result.fill_(1)  # of the other nodes
-    nodes = torch.arange(h.shape[-1])[None] if nodes is None else nodes
-    _combine(*to_numpy(z, h, _mask_or_ones(update_mask, h), nodes), np.float32(budget), *to_numpy(*results))
+    inputs = z, h, _mask_or_ones(update_mask, h), _nodes_or_all(nodes, h)
+    _combine(*to_numpy(*inputs), np.float32(budget), *to_numpy(*results))
 
 
 @kernel
@@ -45,15 +41,17 @@ def _combine(z, h, update_mask, nodes, budget, output, steps, remainder):
     no_mask = update_mask.shape[1] == 1
     for run in range(runs):
         run_z, run_h, run_mask = z[run], h[run], update_mask[run % len(update_mask)]
-        for node in nodes[run % len(nodes)]:
+        run_nodes = nodes[run % len(nodes)]
+        for position in range(len(run_nodes)):
+            node = run_nodes[position]
             last, halting_sum = max_steps, ZERO
             for k in range(max_steps - 1):
                 halting_sum += run_h[k, node]
                 if not halting_sum < budget:  # NaN halts, too
                     last = k + 1
                     break
-            steps[run, node] = last
-            node_output, p = output[run, node], ZERO
+            steps[run, position] = last
+            node_output, p = output[run, position], ZERO
             for c in range(channels):
                 node_output[c] = ZERO
             for k in range(last):
@@ -63,7 +61,7 @@ def _combine(z, h, update_mask, nodes, budget, output, steps, remainder):
                 old_weight = scale - new_weight
                 for c in range(channels):
                     node_output[c] += new_weight * new[c] + old_weight * old[c]
-            remainder[run, node] = p
+            remainder[run, position] = p
 
 
 def combine_backward(
@@ -71,6 +69,7 @@ def combine_backward(
     h: Tensor,
     update_mask: Tensor | None,
     halting_weight: Tensor,
+    nodes: Tensor | None,
     steps: Tensor,
     gradients: tuple[Tensor, Tensor],
 ) -> tuple[Tensor, Tensor]:
@@ -81,34 +80,37 @@ def combine_backward(
     Shapes
     ------
     halting_weight : (runs, channels), Q
-    steps : (runs, nodes), K
+    nodes : (runs, m), the requested nodes, distinct in each run; None stands for all
+    steps : (runs, m), K of these
     gradients : of output and remainder
     returned : as z, and (runs, T, nodes)
     """
     grad_z, grad_logits = torch.zeros_like(z), torch.zeros_like(h)
-    mask = _mask_or_ones(update_mask, h)
-    _combine_backward(*to_numpy(z, h, mask, halting_weight, steps, *gradients, grad_z, grad_logits))
+    inputs = z, h, _mask_or_ones(update_mask, h), halting_weight, _nodes_or_all(nodes, h), steps, *gradients
+    _combine_backward(*to_numpy(*inputs, grad_z, grad_logits))
     return grad_z, grad_logits
 
 
 @kernel
 def _combine_backward(
-    z, h, update_mask, halting_weight, steps, grad_output, grad_remainder, grad_z, grad_logits
+    z, h, update_mask, halting_weight, nodes, steps, grad_output, grad_remainder, grad_z, grad_logits
 ):  # fmt: skip
-    runs, max_steps, num_nodes = h.shape
+    runs, max_steps, _ = h.shape
     channels = grad_output.shape[2]
     no_mask = update_mask.shape[1] == 1
     grad_p = np.empty(max_steps, np.float32)
     for run in range(runs):
         run_z, run_h, run_mask, run_grad_z = z[run], h[run], update_mask[run % len(update_mask)], grad_z[run]
-        for node in range(num_nodes):
-            node_grad, node_grad_remainder = grad_output[run, node], grad_remainder[run, node]
+        run_nodes = nodes[run % len(nodes)]
+        for position in range(len(run_nodes)):
+            node = run_nodes[position]
+            node_grad, node_grad_remainder = grad_output[run, position], grad_remainder[run, position]
             grad_norm = abs(node_grad_remainder)
             for c in range(channels):
                 grad_norm += abs(node_grad[c])
             if grad_norm == ZERO:  # most nodes are not in the training set
                 continue
-            last, p = steps[run, node], ZERO
+            last, p = steps[run, position], ZERO
             for k in range(last):
                 p = p + run_h[k, node] if k < last - 1 else ONE - p
                 scale = run_mask[0 if no_mask else k, node] / np.float32(last)
@@ -131,3 +133,7 @@ def _combine_backward(
 
 def _mask_or_ones(update_mask: Tensor | None, h: Tensor) -> Tensor:
     return h.new_ones(1, 1, h.shape[-1]) if update_mask is None else update_mask
+
+
+def _nodes_or_all(nodes: Tensor | None, h: Tensor) -> Tensor:
+    return torch.arange(h.shape[-1])[None] if nodes is None else nodes

@@ -83,8 +83,20 @@ def sparse_linear_backward(
     grad_hidden: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Return the gradients of W and b; `mask_scale` is the factor of the activations that dropout kept."""
-    gradient = torch.where(hidden > 0, grad_hidden * mask_scale, 0)
+    gradient = torch.empty_like(hidden)
+    _relu_backward[(triton.cdiv(hidden.numel(), TILE),)](
+        hidden, align(grad_hidden), gradient, hidden.numel(), mask_scale, TILE=TILE
+    )
     return spmm(structure, values, feature_mask, gradient, transposed=True), column_sums(gradient)[:, None]
+
+
+@triton.jit(do_not_specialize=["count"])
+def _relu_backward(hidden, grad_hidden, gradient, count, mask_scale, TILE: tl.constexpr):
+    position = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
+    valid = position < count
+    is_positive = tl.load(hidden + position, mask=valid, other=0.0) > 0
+    value = tl.load(grad_hidden + position, mask=valid, other=0.0)
+    tl.store(gradient + position, tl.where(is_positive, value * mask_scale, 0.0), mask=valid)
 
 
 def sddmm(structure: CSRStructure, a: Tensor, b: Tensor) -> Tensor:
