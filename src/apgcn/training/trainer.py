@@ -56,7 +56,7 @@ def train_batch(
     if not model.has_weights:
         return solve_batch(graph, runs, model)
     device = graph.labels.device
-    if device.type == "cpu" and len(runs) > 1 and not _is_fused(graph, model):
+    if len(runs) > 1 and not trains_as_one_batch(graph, model):
         results: list[RunResult] = []
         for run in runs:
             report = overall_progress(progress, finished=len(results), size=1, total=len(runs)) if progress else None
@@ -73,8 +73,10 @@ def train_batch(
         return trainer.results()
 
 
-def _is_fused(graph: DeviceGraph, model: ModelConfig) -> bool:
-    """Whether fused kernels compute all layers of a model."""
+def trains_as_one_batch(graph: DeviceGraph, model: ModelConfig) -> bool:
+    """Whether the runs of a batch train together: on a GPU, and on a CPU where fused kernels compute all layers."""
+    if graph.labels.device.type != "cpu":
+        return True
     if not model.has_fused_kernel:
         return False
     width = max(graph.num_classes, getattr(model, "hidden_channels", 0))
