@@ -16,7 +16,7 @@ from scipy import sparse
 
 from apgcn.nn.layers import MLP, dropout
 from apgcn.nn.operators import NormalizedAdjacency, PageRank
-from apgcn.nn.propagation import AdaptivePropagation
+from apgcn.nn.propagation import AdaptivePropagation, FixedPropagation
 from apgcn.ops import dispatch
 from apgcn.ops.device_graph import Adjacency
 from apgcn.ops.dispatch import MAX_WIDTH, reference_kernels, select_kernels
@@ -117,6 +117,37 @@ def check_adaptive_propagation(
         torch.testing.assert_close(fused, reference, rtol=1e-4, atol=1e-5)
     assert torch.equal(*all_steps)
     assert len(all_steps[0].unique()) > 1, "the test needs nodes that stop at different steps"
+
+
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
+@pytest.mark.parametrize("some_nodes", [False, True])
+def test_fixed_propagation_matches_reference(kernels, device, operator, some_nodes):
+    """In training and in evaluation."""
+    adjacency = Adjacency(random_graph(3), device=device, dtype=torch.float32)
+    layer = FixedPropagation(operator, steps=4)
+    for runs, training in ((1, True), (2, True), (2, False)):
+        nodes = torch.tensor([[0, 5, 3], [7, 1, 16]], device=device)[:runs] if some_nodes else None
+        z0 = torch.randn(runs, adjacency.num_nodes, 3, generator=torch.manual_seed(1)).to(device).requires_grad_()
+
+        def compute(z0=z0, nodes=nodes, training=training):
+            rng = RandomStream(range(len(z0)), device=device) if training else None
+            return [layer(z0, adjacency, rng, nodes).output], [z0]
+
+        for fused, reference in kernel_and_reference(compute):
+            torch.testing.assert_close(fused, reference, rtol=1e-4, atol=1e-5)
+
+
+def test_fixed_propagation_of_values_that_are_not_finite_is_not_finite(kernels, device):
+    """Their halting probability is NaN, at which the kernels stop; a zero would hide that a training diverges."""
+    adjacency = Adjacency(random_graph(3), device=device, dtype=torch.float32)
+    for value in (float("nan"), float("inf"), 3e38):
+        z0 = torch.full((1, adjacency.num_nodes, 3), value, device=device)
+        layer = FixedPropagation(NormalizedAdjacency(), steps=4)
+        with np.errstate(over="ignore", invalid="ignore"):  # of Triton's interpreter
+            fused = layer(z0, adjacency).output
+        with reference_kernels():
+            reference = layer(z0, adjacency).output
+        assert torch.equal(fused.isfinite(), reference.isfinite())
 
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)

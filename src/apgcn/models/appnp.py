@@ -25,6 +25,7 @@ class APPNPConfig(ModelConfig):
     name: ClassVar[str] = "appnp"
     title: ClassVar[str] = "APPNP"
     citation: ClassVar[str] = "Gasteiger et al., ICLR 2019"
+    has_fused_kernel: ClassVar[bool] = True
     row_shardable: ClassVar[bool] = True
     memory_advice: ClassVar[str] = "make max_steps or hidden_channels smaller"
 
@@ -74,6 +75,10 @@ class BatchedAPPNP(BatchedModel):
     def forward(self, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
         """Logits (runs, nodes, classes) of all nodes; training with `rng`, evaluation without."""
         return self.propagation(self.predict(graph.features, rng), graph.adjacency, rng)
+
+    def forward_nodes(self, nodes: Tensor, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
+        """`forward` of some nodes (runs, m)."""
+        return self.propagation(self.predict(graph.features, rng), graph.adjacency, rng, nodes)
 
     def l2_parameters(self) -> Iterable[Tensor]:
         """The weights under l2 regularisation: the first layer's."""

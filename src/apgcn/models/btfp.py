@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +15,7 @@ from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput
 from apgcn.models.base import ModelConfig, num_edges_with_self_loops
 from apgcn.nn.operators import PageRank
-from apgcn.nn.propagation import FixedPropagation, PropagationOutput
+from apgcn.nn.propagation import PropagationOutput, propagate
 from apgcn.ops.device_graph import DeviceGraph
 
 TOLERANCE = 1e-6  # of the residual of a round's equations, relative to their right-hand side
@@ -100,10 +101,11 @@ class BtFPConfig(ModelConfig):
 def diffuse_features(graph: DeviceGraph, *, teleport: float, steps: int) -> Tensor:
     """The features after so many steps of PageRank, each row scaled to length 1; (nodes, features), double."""
     x = graph.features.to_dense()
-    propagation = FixedPropagation(PageRank(teleport, edge_dropout=0.0), steps=steps)
+    operator = PageRank(teleport, edge_dropout=0.0)
     f = torch.empty_like(x, dtype=torch.float64)
     for chunk, diffused in zip(x.split(FEATURE_CHUNK, dim=1), f.split(FEATURE_CHUNK, dim=1), strict=True):
-        diffused.copy_(propagation(chunk[None], graph.adjacency).output[0])
+        states = propagate(operator, chunk[None], graph.adjacency, steps=steps, rng=None)
+        diffused.copy_(deque(states, maxlen=1).pop()[0])  # only the last is kept
     if not bool(f.isfinite().all()):
         raise InvalidInput("features must be small enough to be summed over neighbours, got values that overflow.")
     return f.div_(f.norm(dim=1, keepdim=True).clamp(min=torch.finfo(f.dtype).tiny))

@@ -17,8 +17,10 @@ from apgcn.nn.operators import Operator
 from apgcn.ops.dense import axis_sums, linear, scale_rows
 from apgcn.ops.device_graph import Adjacency
 from apgcn.ops.dispatch import select_kernels
-from apgcn.ops.kernels.autograd import FusedAdaptivePropagation, HaltingParameters
+from apgcn.ops.kernels.autograd import FusedAdaptivePropagation, FusedFixedPropagation, HaltingParameters
 from apgcn.ops.rng import RandomStream
+
+MAX_FUSED_STEPS = 64  # of a fixed propagation: the fused kernels keep the states of all steps
 
 
 class PropagationOutput(NamedTuple):
@@ -68,6 +70,14 @@ def propagate(
         yield z
 
 
+def fused_kernels(operator: Operator, z0: Tensor, adjacency: Adjacency) -> ModuleType | None:
+    """Return the kernels that compute all steps of an operator at once, or None where there are none."""
+    kernels = select_kernels(z0, adjacency.weights, rows=adjacency.num_nodes, width=z0.shape[-1])
+    if not kernels or not hasattr(operator, "matrices") or adjacency.weights.requires_grad:
+        return None
+    return kernels if adjacency.halo is None or kernels.SUPPORTS_HALO else None
+
+
 class FixedPropagation(nn.Module):
     """Propagation by a fixed number of steps: output = z^T.
 
@@ -92,11 +102,21 @@ class FixedPropagation(nn.Module):
         check_int("steps", steps)
         self.steps = steps
 
-    def forward(self, z0: Tensor, adjacency: Adjacency, rng: RandomStream | None = None) -> PropagationOutput:
+    def forward(
+        self, z0: Tensor, adjacency: Adjacency, rng: RandomStream | None = None, nodes: Tensor | None = None
+    ) -> PropagationOutput:
+        """Propagate z0; the output is that of all nodes or, with `nodes` (runs, m), of these, (runs, m, channels)."""
+        kernels = fused_kernels(self.operator, z0, adjacency)
+        if kernels and self.steps <= MAX_FUSED_STEPS:
+            matrices = self.operator.matrices(adjacency, steps=self.steps, rng=rng)  # type: ignore[attr-defined]
+            z0 = z0.expand(max(len(z0), rng.runs if rng else 1), -1, -1)
+            output = FusedFixedPropagation.apply(z0, nodes, matrices, self.steps, kernels)
+            return PropagationOutput.fixed_steps(output, steps=self.steps)
         output = z0
         for z in propagate(self.operator, z0, adjacency, steps=self.steps, rng=rng):
             output = z  # only the last is kept
-        return PropagationOutput.fixed_steps(output, steps=self.steps)
+        result = PropagationOutput.fixed_steps(output, steps=self.steps)
+        return result if nodes is None else result.select(nodes)
 
     def extra_repr(self) -> str:
         return f"{self.operator}, steps={self.steps}"
@@ -169,9 +189,8 @@ class AdaptivePropagation(nn.Module):
     ) -> PropagationOutput:
         """Propagate z0; the output is that of all nodes or, with `nodes` (runs, m), of these, (runs, m, ...)."""
         z0 = dropout(z0, self.z0_dropout, rng)
-        kernels = select_kernels(z0, adjacency.weights, rows=adjacency.num_nodes, width=z0.shape[-1])
-        fusable = hasattr(self.operator, "matrices") and not adjacency.weights.requires_grad
-        if kernels and fusable and (adjacency.halo is None or kernels.SUPPORTS_HALO):
+        kernels = fused_kernels(self.operator, z0, adjacency)
+        if kernels:
             return self._fused(kernels, z0, adjacency, rng, nodes)
         z, h, steps = (self._frozen if self.freeze_halted else self._unfrozen)(z0, adjacency, rng)
         remainder = halting.remainders(h, steps)

@@ -3,12 +3,15 @@
 * `FusedAdaptivePropagation`: adaptive propagation. Its reference is the PyTorch path of
   `nn.propagation.AdaptivePropagation`; `test_adaptive_propagation_matches_reference` and its neighbours in
   `tests/ops/test_kernels.py` compare the two, forward and backward.
+* `FusedFixedPropagation`: a fixed number of steps in the same kernels. Its reference is the PyTorch path of
+  `nn.propagation.FixedPropagation`; `test_fixed_propagation_matches_reference` compares the two.
 * `FusedMLP` on a CPU, and `SparseLinear`, its first layer over sparse features, on a GPU. Their reference is the
   PyTorch path of `nn.layers.MLP`; `test_mlp_over_sparse_features_matches_reference` and its neighbours compare them.
 """
 
 from __future__ import annotations
 
+import math
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -143,6 +146,48 @@ class FusedAdaptivePropagation(torch.autograd.Function):
             grad_bias = run_sums(grad_logits)[:, None, None]
         grad_z0 = ctx.kernels.propagate_backward(ctx.matrices, tuple(saved), grad_z, channels=channels)
         return grad_z0, grad_weight, grad_bias, *[None] * 5
+
+
+class FusedFixedPropagation(torch.autograd.Function):
+    """z^T, after a fixed number of steps, in the kernels of adaptive propagation: no node halts.
+
+    Shapes
+    ------
+    z0 : (runs, nodes, channels)
+    nodes : (runs, m) or None
+        The requested nodes, distinct in each run; None requests all.
+    returned : (runs, m, channels)
+    """
+
+    @staticmethod
+    def forward(ctx, z0: Tensor, nodes: Tensor | None, matrices: PropagationMatrices, steps: int, kernels: ModuleType):
+        runs, _, channels = z0.shape
+        never = HaltingParameters(steps, epsilon=-math.inf)
+        z, h, saved = kernels.propagate(matrices, z0, z0.new_zeros(runs, channels), z0.new_zeros(runs), nodes, never)
+        in_kernel = kernels.PROPAGATES_TO_REQUESTED_NODES and matrices.halo is None
+        ctx.selected = None if in_kernel else nodes
+        ctx.save_for_backward(*saved)
+        ctx.matrices, ctx.kernels, ctx.shape = matrices, kernels, z.shape
+        # States that are not finite have the halting probability NaN, at which the kernels stop.
+        last = z[:, steps, :, :channels] + 0 * h.sum(1)[..., None]
+        return last if ctx.selected is None else last.gather(1, _row_index(ctx.selected, channels))
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor):
+        channels = grad_output.shape[-1]
+        grad_z = grad_output.new_zeros(ctx.shape)
+        last = grad_z[:, -1, :, :channels]
+        if ctx.selected is None:
+            last.copy_(grad_output)
+        else:
+            last.scatter_(1, _row_index(ctx.selected, channels), grad_output)
+        grad_z0 = ctx.kernels.propagate_backward(ctx.matrices, ctx.saved_tensors, grad_z, channels=channels)
+        return grad_z0, *[None] * 4
+
+
+def _row_index(nodes: Tensor, channels: int) -> Tensor:
+    """The index of rows of (runs, nodes, channels) for `gather` and `scatter`."""
+    return nodes[..., None].expand(-1, -1, channels)
 
 
 class SparseLinear(torch.autograd.Function):

@@ -22,7 +22,7 @@ from apgcn.ops.kernels.cpu.parallel import (
     thread_range,
     thread_range_by_weight,
 )
-from apgcn.ops.kernels.cpu.simd_rows import PREFETCH_SIZE, axpby, dot, gather
+from apgcn.ops.kernels.cpu.simd_rows import PREFETCH_SIZE, add_axpby, axpby, gather_axpby_dot
 
 
 @kernel
@@ -92,7 +92,6 @@ def steps_kernel(width: int, *, prefetch: bool) -> Callable:
         counts[k] : rows and messages that step k computed, rows that are active after it, and their messages;
         self-loops are not counted.
         """
-        total = np.empty(width, np.float32)
         if len(rows) == len(deg_inv_sqrt):
             first, last = thread_range_by_weight(indptr, len(rows), thread, threads)
         else:
@@ -114,15 +113,17 @@ def steps_kernel(width: int, *, prefetch: bool) -> Callable:
             for number in range(first, last):
                 row = rows[number]
                 first_entry, last_entry = indptr[row], indptr[row + 1]
-                gather(width, prefetch, weights, indices, first_entry, last_entry, scaled_z, total)
-                scale, old, new = deg_inv_sqrt[row], scaled_z[row], scaled_new[row]
-                axpby(width, adjacency_weight * scale * scale, total, z0_weight, scaled_z0[row], new)
+                scale = deg_inv_sqrt[row]
+                score = gather_axpby_dot(
+                    width, prefetch, weights, indices, first_entry, last_entry, scaled_z,
+                    adjacency_weight * scale * scale, z0_weight, scaled_z0[row], scaled_new[row], halting_weight,
+                )  # fmt: skip
                 degree = np.int64(last_entry) - np.int64(first_entry) - 1
                 messages += degree
                 computed_step[row] = step
                 if steps[row]:
                     continue
-                logit = dot(width, new, halting_weight) / scale + halting_bias
+                logit = score / scale + halting_bias
                 sum_before = halting_sum[row]
                 p = sum_before + ONE / (ONE + np.exp(-logit))
                 halting_sum[row] = p
@@ -137,8 +138,7 @@ def steps_kernel(width: int, *, prefetch: bool) -> Callable:
                         rows[first + active] = row
                     active += 1
                     active_messages += degree
-                axpby(width, p, new, ONE, output_sum[row], output_sum[row])
-                axpby(width, ONE - p, old, ONE, output_sum[row], output_sum[row])
+                add_axpby(width, p, scaled_new[row], ONE - p, scaled_z[row], output_sum[row])
             step_counts = counts[step]
             atomic_add(step_counts, 0, last - first)
             atomic_add(step_counts, 1, messages)

@@ -79,22 +79,52 @@ def axpby(typing, width, a, x, b, y, output):
 
 
 @intrinsic(prefer_literal=True)
-def dot(typing, width, x, y):
-    """The sum of x * y over two rows whose width is a multiple of 8, always added in the same order."""
+def gather_axpby_dot(typing, width, prefetch, weights, indices, first, last, rows, a, b, y, output, weight):
+    """Set output to a * x + b * y, with x the sum of `gather`, and return the sum of output * weight over the row.
+
+    The width is a multiple of 8. All sums have one order.
+    """
 
     def generate(context, builder, signature, args):
         row_type = _row_type(signature)
-        x, y = (_load(builder, _data(context, builder, signature, args, position, row_type)) for position in (1, 2))
-        product = builder.fmul(x, y)
-        lanes = [_slice(builder, product, start, 8) for start in range(0, row_type.count, 8)]
-        total = lanes[0]
-        for lane in lanes[1:]:
-            total = builder.fadd(total, lane)
-        for count in (4, 2, 1):
-            total = builder.fadd(_slice(builder, total, 0, count), _slice(builder, total, count, count))
-        return builder.extract_element(total, ir.Constant(INT32, 0))
+        accumulator = cgutils.alloca_once_value(builder, ir.Constant(row_type, [0.0] * row_type.count))
+        for entry_weight, row in _entries(context, builder, signature, args):
+            builder.store(_fma(builder, entry_weight, _load(builder, row), builder.load(accumulator)), accumulator)
+        y, output, weight = (_data(context, builder, signature, args, position, row_type) for position in (9, 10, 11))
+        a, b = (_broadcast(builder, args[position], row_type) for position in (7, 8))
+        b_y = builder.fmul(b, _load(builder, y), flags=("contract",))
+        result = _fma(builder, a, builder.load(accumulator), b_y)
+        _store(builder, result, output)
+        return _sum(builder, builder.fmul(result, _load(builder, weight)))
 
-    return types.float32(width, x, y), generate
+    signature = types.float32(width, prefetch, weights, indices, first, last, rows, a, b, y, output, weight)
+    return signature, generate
+
+
+@intrinsic(prefer_literal=True)
+def add_axpby(typing, width, a, x, b, y, output):
+    """Add a * x + b * y to output."""
+
+    def generate(context, builder, signature, args):
+        row_type = _row_type(signature)
+        x, y, output = (_data(context, builder, signature, args, position, row_type) for position in (2, 4, 5))
+        a, b = (_broadcast(builder, args[position], row_type) for position in (1, 3))
+        total = _fma(builder, a, _load(builder, x), _load(builder, output))
+        _store(builder, _fma(builder, b, _load(builder, y), total), output)
+        return context.get_dummy_value()
+
+    return types.void(width, a, x, b, y, output), generate
+
+
+def _sum(builder: Any, row: Any) -> Any:
+    """Emit the sum of a row whose width is a multiple of 8, in one order."""
+    lanes = [_slice(builder, row, start, 8) for start in range(0, row.type.count, 8)]
+    total = lanes[0]
+    for lane in lanes[1:]:
+        total = builder.fadd(total, lane)
+    for count in (4, 2, 1):
+        total = builder.fadd(_slice(builder, total, 0, count), _slice(builder, total, count, count))
+    return builder.extract_element(total, ir.Constant(INT32, 0))
 
 
 def _slice(builder: Any, row: Any, start: int, count: int) -> Any:
