@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from apgcn.inference.lazy_propagation import LazyGraph, LazyModel, PropagationCost, lazy_propagate
+from apgcn.inference.lazy_propagation import LazyGraph, LazyModel, PropagationCost, _LazyPropagation, lazy_propagate
 from apgcn.nn.operators import NormalizedAdjacency, PageRank
 from apgcn.nn.propagation import AdaptivePropagation
 from apgcn.ops.device_graph import Adjacency
@@ -157,7 +157,7 @@ def test_full_step_ratio_trades_unneeded_states_for_searching():
 def test_a_node_has_the_same_bits_whichever_nodes_are_requested_and_with_any_number_of_threads(
     freeze, teleport, monkeypatch
 ):
-    """Steps of all nodes until few are active, steps of single nodes from the first on, and one node alone."""
+    """Steps of all nodes until few are active and back, steps of single nodes from the first on, one node alone."""
     monkeypatch.setattr(parallel, "THREAD_NANOSECONDS", 1)
     example = Example(1, freeze=freeze, teleport=teleport)
     nodes = np.arange(NODES)
@@ -169,22 +169,64 @@ def test_a_node_has_the_same_bits_whichever_nodes_are_requested_and_with_any_num
 
     expected = lazy(nodes)
     for threads in (1, 2, 3, 7):
-        for options in ({}, {"step_overhead": 0}, {"full_step_ratio": 0, "step_overhead": 0}):
+        for options in (
+            {},
+            {"step_overhead": 0},
+            {"step_overhead": 10},
+            {"step_overhead": 30},
+            {"full_step_ratio": 0, "step_overhead": 0},
+        ):
             np.testing.assert_array_equal(lazy(nodes, threads=threads, **options), expected)
         for some in (np.array([3]), np.array([40, 7, 11]), nodes[::-1]):
             np.testing.assert_array_equal(lazy(some, threads=threads), expected[some])
 
 
-def test_steps_of_all_nodes_end_when_few_are_active():
-    """The cost lies between that of single nodes from the first step on, and that of all nodes in all steps."""
-    example = Example(0, freeze=False)
-    assert len(np.unique(example.steps)) > 3
-    exact, mixed, full = (
-        lazy_propagate(example.graph, example.model, np.arange(NODES), full_step_ratio=ratio, step_overhead=overhead)
-        for ratio, overhead in ((0, 0), (1, 0), (1.5, 1e9))
+def cliques(sizes_by_step):
+    """A graph of cliques without edges between them, a model, and K: the nodes of each clique halt at one step.
+
+    All nodes of a clique have one state, which propagation leaves as it is, so that h is the same at every step.
+    """
+    steps = np.repeat(list(sizes_by_step), list(sizes_by_step.values()))
+    h = 0.995 / steps  # the sum of K of them exceeds 1 - epsilon
+    z0 = np.zeros((len(steps), CHANNELS), np.float32)
+    z0[:, 0] = np.log(h / (1 - h))
+    edges = sparse.block_diag([np.ones((size, size)) - np.eye(size) for size in sizes_by_step.values()], format="csr")
+    halting = HaltingParameters(STEPS, 0.01)
+    return (
+        LazyGraph.from_adjacency(edges),
+        LazyModel(lambda nodes: z0[nodes], np.array([1, 0, 0], np.float32), 0.0, halting),
+        steps,
     )
-    assert exact.cost.messages < mixed.cost.messages < full.cost.messages
-    assert full.cost.messages == example.graph.num_edges * example.steps.max()
+
+
+def test_active_nodes_take_a_step_alone_where_that_saves_messages():
+    """The cost lies between that of single nodes from the first step on, and that of all nodes in all steps."""
+    graph, model, steps = cliques({1: 20, 2: 30, 3: 10})
+    exact, mixed, full = (
+        lazy_propagate(graph, model, np.arange(60), full_step_ratio=ratio, step_overhead=overhead)
+        for ratio, overhead in ((0, 0), (1, 250), (1.5, 1e9))
+    )
+    np.testing.assert_array_equal(full.steps, steps)
+    assert [output.cost.node_steps for output in (exact, mixed, full)] == [60 + 40 + 10, 60 + 60 + 10, 3 * 60]
+
+
+def test_all_nodes_take_steps_again_when_the_active_ones_stop_halting(monkeypatch):
+    """Most nodes halt at step 2, the others at the last: a step of these alone, then steps of all."""
+    graph, model, steps = cliques({2: 50, STEPS: 10})
+    calls = []
+    call_kernel = _LazyPropagation._call_kernel
+
+    def record(self, nodes, steps, *arguments, **options):
+        calls.append((len(nodes), steps[0]))
+        return call_kernel(self, nodes, steps, *arguments, **options)
+
+    monkeypatch.setattr(_LazyPropagation, "_call_kernel", record)
+    output = lazy_propagate(graph, model, np.arange(60), step_overhead=100)
+    np.testing.assert_array_equal(output.steps, steps)
+    assert calls == [(60, 1), (10, 3), (50, 3), (60, 4)]
+    exact = lazy_propagate(graph, model, np.arange(60), full_step_ratio=0, step_overhead=0)
+    np.testing.assert_array_equal(output.output, exact.output)
+    np.testing.assert_array_equal(output.remainder, exact.remainder)
 
 
 @pytest.mark.parametrize("seed", range(4))

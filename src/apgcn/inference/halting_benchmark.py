@@ -54,12 +54,15 @@ def time_propagation(predictor: LazyPredictor, *, repeats: int = 3) -> Propagati
 
 
 def time_in_turns(*functions: Callable[[], object], repeats: int) -> np.ndarray:
-    """Seconds of functions that are called in turns, (functions, repeats); a first turn as warm-up is not timed."""
-    times = np.empty((len(functions), repeats + 1))
+    """Seconds of functions that are called in turns, (functions, repeats); a first turn as warm-up is not timed.
+
+    Each turn has a random order, because a function is faster after another one that leaves its data in the caches.
+    """
+    times, random = np.empty((len(functions), repeats + 1)), np.random.default_rng(0)
     for turn in range(repeats + 1):
-        for number, function in enumerate(functions):
+        for number in random.permutation(len(functions)):
             start = time.perf_counter()
-            function()
+            functions[number]()
             times[number, turn] = time.perf_counter() - start
     return times[:, 1:]
 

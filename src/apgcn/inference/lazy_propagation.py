@@ -1,9 +1,10 @@
 """Lazy propagation: only the node states that a prediction depends on are computed.
 
 A node that is still propagating needs the states of its in-neighbours after the step before, and these need the states
-of theirs. Each state is computed when a node that has not halted needs it, and only once. As long as the active nodes
-receive most messages of the graph, finding these states would take longer than computing all: the first steps are then
-taken by all nodes, in one kernel. `PropagationCost` counts the operations.
+of theirs. Each state is computed when a node that has not halted needs it, and only once. Where finding these states
+would take longer than computing all, as in the first steps of a prediction for all nodes, all nodes take the step, in
+one kernel; when few are active and many of them halt, the active ones take it alone. `PropagationCost` counts the
+operations.
 """
 
 from __future__ import annotations
@@ -215,9 +216,7 @@ class _LazyPropagation:
 
         self._kernels = lazy
         self._graph, self._model, self._full_step_ratio = graph, model, full_step_ratio
-        # Steps are taken by all nodes as long as the active ones receive at least so many messages.
-        saved = graph.num_edges - step_overhead
-        self._min_messages = int(saved / (1 + full_step_ratio)) + 1 if saved >= 0 else 0
+        self._min_saving = 2 * step_overhead  # of a step of the active nodes: the others may have to follow in another
         max_steps, num_nodes = model.halting.max_steps, graph.num_nodes
         self._channels = len(model.halting_weight)
         self._width = -(-self._channels // SIMD_WIDTH) * SIMD_WIDTH
@@ -230,6 +229,7 @@ class _LazyPropagation:
         self._num_computed = np.zeros(max_steps + 1, np.int64)  # nodes whose state after each step was computed
         self._missing_messages = np.full(max_steps + 1, graph.num_edges)  # messages of all other nodes
         self._counts = np.zeros((max_steps + 1, 4), np.int64)  # by step: see the kernel
+        self._counts[0, 2:] = num_nodes, graph.num_edges
         self._visited, self._visit = np.zeros(num_nodes, np.int32), 0
         self._neighbours, self._count = np.empty(num_nodes, np.int64), np.empty(1, np.int64)
         self._halting_weight = np.zeros(self._width, np.float32)
@@ -254,33 +254,50 @@ class _LazyPropagation:
         return LazyOutput(output, self._halting_steps[nodes].astype(np.int64), self._remainder[nodes], cost)
 
     def _run_all_nodes(self) -> None:
-        """Steps of all nodes, which drop those that are frozen; then, if few are active, steps of single nodes."""
+        """Steps of all nodes, which drop those that are frozen; steps of the active nodes alone where that pays."""
         num_nodes, max_steps = self._graph.num_nodes, self._model.halting.max_steps
-        frozen = self._model.halting.freeze_halted
-        states, new_states = (self._graph.take_buffer(self._width) for _ in range(2))
-        nodes = np.arange(num_nodes)
-        self._compute_z0(nodes, states)
-        z0 = states.copy() if self._model.z0_weight else states
-        self._call_kernel(
-            nodes, (1, max_steps), states, z0, new_states, drop_halted=frozen,
-            min_messages=0 if frozen else self._min_messages,
-        )  # fmt: skip
-        taken = int(np.count_nonzero(self._counts[:, 0]))
-        last, other = (new_states, states) if taken % 2 else (states, new_states)
-        active = np.flatnonzero(self._halting_steps == 0)
-        self._graph.release_buffers([other])
-        self._states = {taken: last}
-        if len(active):
-            self._num_computed[: taken + 1], self._missing_messages[: taken + 1] = num_nodes, 0
-            self._states |= {0: z0} if self._model.z0_weight else {}
-            self._run_nodes(active, first_step=taken + 1)
+        nodes = active = np.arange(num_nodes)
+        self._compute_z0(nodes, self._states_after(0))
+        step = 0
+        while len(active):
+            step = self._take_full_steps(nodes, step + 1)
+            active = np.flatnonzero(self._halting_steps == 0)
+            while len(active) and self._active_nodes_alone(step):
+                step += 1
+                self._compute_states(active, step)
+                active = active[self._halting_steps[active] == 0]
+            if len(active) and step < max_steps:
+                self._compute_states(nodes, step)
 
-    def _run_nodes(self, nodes: np.ndarray, *, first_step: int = 1) -> None:
-        running = nodes
-        for step in range(first_step, self._model.halting.max_steps + 1):
-            self._compute_states(running, step)
-            running = running[self._halting_steps[running] == 0]
-            if not len(running):
+    def _take_full_steps(self, nodes: np.ndarray, first_step: int) -> int:
+        """Take steps of all nodes until none is active or the active ones alone pay; return the last step."""
+        states, new_states = self._states_after(first_step - 1), self._graph.take_buffer(self._width)
+        z0 = self._states.get(0, states)
+        frozen = self._model.halting.freeze_halted
+        if self._model.z0_weight and first_step == 1:
+            states = states.copy()  # z^0 is not overwritten
+        self._call_kernel(
+            nodes, (first_step, self._model.halting.max_steps), states, z0, new_states, drop_halted=frozen,
+            min_saving=np.inf if frozen else self._min_saving,
+        )  # fmt: skip
+        step = int(np.flatnonzero(self._counts[:, 0])[-1])
+        last, other = (new_states, states) if (step - first_step) % 2 == 0 else (states, new_states)
+        self._graph.release_buffers([other])
+        self._states = {step: last} | ({0: z0} if self._model.z0_weight else {})
+        self._num_computed[first_step : step + 1] = self._graph.num_nodes
+        self._missing_messages[first_step : step + 1] = 0
+        return step
+
+    def _active_nodes_alone(self, step: int) -> bool:
+        """Whether the next step should be taken by the active nodes alone."""
+        before, messages = self._counts[step - 1 : step + 1, 3]
+        return self._kernels.expected_saving(before, messages, self._graph.num_edges) >= self._min_saving
+
+    def _run_nodes(self, nodes: np.ndarray) -> None:
+        for step in range(1, self._model.halting.max_steps + 1):
+            self._compute_states(nodes, step)
+            nodes = nodes[self._halting_steps[nodes] == 0]
+            if not len(nodes):
                 break
 
     def _states_after(self, step: int) -> np.ndarray:
@@ -336,7 +353,7 @@ class _LazyPropagation:
         new_states: np.ndarray,
         *,
         drop_halted: bool,
-        min_messages: int = 0,
+        min_saving: float = np.inf,
     ) -> None:
         """Take the first to the last of `steps` of these nodes, and add the states to their output."""
         graph, model = self._graph, self._model
@@ -347,10 +364,11 @@ class _LazyPropagation:
             *(np.float32(model.adjacency_weight), np.float32(model.z0_weight)),
             *(self._halting_weight, np.float32(model.halting_bias)),
             *(model.halting.max_steps, np.float32(model.halting.budget)),
-            *(*steps, min_messages, drop_halted),
+            *(*steps, float(min_saving), drop_halted),
             *(nodes, states, new_states, z0),
             *(self._halting_sum, self._halting_steps, self._remainder, self._output_sum, self._last_step),
-            *(np.empty(len(nodes) if drop_halted else 0, np.int64), self._counts),
+            *(np.empty(len(nodes), np.int64), np.empty(max(1, len(nodes)), np.int64), np.empty(len(nodes), np.float32)),
+            self._counts,
         )
 
     def _count_computed(self, nodes: np.ndarray, step: int) -> None:
