@@ -15,7 +15,7 @@ test: .venv/installed-dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check
 
 test-slow: .venv/installed-dev
-	PATH="$(CURDIR)/$(BIN):$$PATH" pytest -m slow --durations=5
+	PATH="$(CURDIR)/$(BIN):$$PATH" pytest -m slow --numprocesses 2 --dist loadfile --durations=5
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

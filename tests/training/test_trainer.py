@@ -59,9 +59,9 @@ def test_finished_runs_may_be_dropped_late_and_together():
     graph = random_graph(60, edges=150, features=8)
     runs, training = make_runs(graph, 7), TrainingConfig(patience=6, max_epochs=60)
     results = []
-    for sync_interval, min_drop_fraction in ((1, 0.0), (10, 0.4)):
+    for sync_interval, drop_seconds in ((1, 0.0), (10, 0.02)):
         trainer = BatchedTrainer(DeviceGraph.from_graph(graph), runs, ALL_DROPOUT, training)
-        trainer.sync_interval, trainer.min_drop_fraction = sync_interval, min_drop_fraction
+        trainer.sync_interval, trainer.drop_seconds = sync_interval, drop_seconds
         while trainer.has_active_runs:
             trainer.train_epoch()
         results.append(trainer.results())

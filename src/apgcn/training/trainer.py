@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from apgcn.training.runs import Evaluation, HistoryLog, Run, RunResult
 
 TRIM_INTERVAL = 20  # epochs between returns of free memory to the system
 SYNC_INTERVAL = 10  # epochs between synchronisations with a GPU, during which the host waits
-MIN_DROP_FRACTION = 0.2  # of the active runs must have finished before a GPU drops them and captures new CUDA graphs
+DROP_SECONDS = 0.5  # that a GPU computes finished runs before it drops them: about as long as new CUDA graphs take
 
 
 class Progress(NamedTuple):
@@ -177,7 +178,8 @@ class BatchedTrainer:
         self.history = HistoryLog(len(runs))
         self.epochs = 0
         self.epoch_on_device = torch.zeros((), dtype=torch.int64, device=device)
-        self.sync_interval, self.min_drop_fraction = (SYNC_INTERVAL, MIN_DROP_FRACTION) if on_gpu else (1, 0.0)
+        self.sync_interval, self.drop_seconds = (SYNC_INTERVAL, DROP_SECONDS) if on_gpu else (1, 0.0)
+        self._wasted_seconds, self._last_check = 0.0, time.perf_counter()
         self._reset_cuda_graphs()
 
     def _node_sets(self) -> tuple[NodeSet, NodeSet]:
@@ -210,9 +212,20 @@ class BatchedTrainer:
         synchronize = last or self.epochs % self.sync_interval == 0
         if synchronize:
             finished = self.early_stopping.finished(self.epochs) | last
-            if int(finished.sum()) >= max(1, self.min_drop_fraction * len(self.active_runs)):
+            if self._is_worth_dropping(int(finished.sum())):
                 self.drop_finished(finished)
         return synchronize
+
+    def _is_worth_dropping(self, num_finished: int) -> bool:
+        """Whether a batch without its finished runs saves as much time as its CUDA graphs take to capture.
+
+        The time that the finished runs have taken so far is the estimate of what they will take.
+        """
+        now = time.perf_counter()
+        fraction = num_finished / len(self.active_runs)
+        self._wasted_seconds += fraction * (now - self._last_check)
+        self._last_check = now
+        return fraction == 1 or (num_finished > 0 and self._wasted_seconds >= self.drop_seconds)
 
     def begin_epoch(self) -> None:
         """Advance the epoch counter and the random streams."""
@@ -302,6 +315,7 @@ class BatchedTrainer:
     def drop_finished(self, finished: Tensor) -> None:
         """Remove the finished runs from all tensors, and keep their best weights."""
         self._reset_cuda_graphs()
+        self._wasted_seconds = 0.0
         if self.device.type == "cuda":
             torch.cuda.empty_cache()  # memory of the captured graphs
         dropped = self.active_runs[finished]
