@@ -94,6 +94,17 @@ def test_numba_is_imported_with_the_first_kernel():
     assert printed == ["False", str(find_spec("numba") is not None)]
 
 
+def test_training_does_not_import_the_compiler_of_pytorch():
+    """The first instance of an optimiser of PyTorch does: a second of every process."""
+    code = (
+        "import sys, apgcn; graph = apgcn.clean(apgcn.load('cora')); model, training = apgcn.preset_config('cora'); "
+        "training = apgcn.TrainingConfig(max_epochs=6); "
+        "apgcn.train(graph, apgcn.benchmark_runs(graph, 1), model, training); "
+        "print('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
 @pytest.mark.parametrize(
     ("system", "machine", "python", "expected"),
     [

@@ -1,7 +1,6 @@
 """The batched trainer against single runs, steps by hand and its own history; `train` and its checks."""
 
 import os
-import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -474,18 +473,3 @@ def test_returning_free_memory_takes_a_hundredth_of_the_time(monkeypatch):
         now[0] += 0.02
     assert 2 <= len(calls) <= 6
     assert min(np.diff(calls)) >= 5
-
-
-def test_a_signal_is_deferred_while_the_optimiser_is_created(graph, monkeypatch):
-    """PyTorch imports many modules for it, and Python loses an exception in a callback of an import."""
-    created, adam = [], trainer_module.BatchedAdam
-
-    def interrupted_adam(*arguments, **options):
-        signal.raise_signal(signal.SIGINT)
-        created.append(adam(*arguments, **options))
-        return created[-1]
-
-    monkeypatch.setattr(trainer_module, "BatchedAdam", interrupted_adam)
-    with pytest.raises(KeyboardInterrupt):
-        train(graph, make_runs(graph, 1), ALL_DROPOUT, SHORT)
-    assert len(created) == 1

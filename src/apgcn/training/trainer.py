@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from apgcn._utils.process import defer_signals
 from apgcn.models.base import BatchedModel, ModelConfig
 from apgcn.nn.propagation import PropagationOutput
 from apgcn.ops.device_graph import DeviceGraph
@@ -162,10 +161,7 @@ class BatchedTrainer:
         on_gpu = device.type == "cuda"
         self.rng = RandomStream([run.rng_seed for run in runs], device=device)
         self.model: BatchedModel = model.build(graph, self.rng)
-        with defer_signals():  # PyTorch imports hundreds of modules when the first optimiser is created
-            self.optimizer = BatchedAdam(
-                self.model.parameters(), lr=training.learning_rate, fused=True, capturable=on_gpu
-            )
+        self.optimizer = BatchedAdam(self.model.parameters(), learning_rate=training.learning_rate)
         self.early_stopping = EarlyStopping(
             len(runs), patience=training.patience, early_stop_mode=training.early_stop_mode, device=device
         )
@@ -347,7 +343,7 @@ class BatchedTrainer:
                     if moment in state:
                         state[moment] = state[moment][remaining]
                 self.optimizer.state[selected] = state
-        self.optimizer.param_groups[0]["params"] = list(self.model.parameters())
+        self.optimizer.parameters = list(self.model.parameters())
 
     def _last_epochs(self) -> Tensor:
         """The epoch at which each active run stops if nothing improves any more."""
