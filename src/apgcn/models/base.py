@@ -71,6 +71,11 @@ class ModelConfig:
         """The largest number of propagation steps of a node."""
         raise NotImplementedError(f"{type(self).__name__} must have `max_steps`: docs/adding_a_model.md.")
 
+    @property
+    def min_steps(self) -> int:
+        """The smallest number of propagation steps of a node: 0 if a model can predict from a node's features alone."""
+        return 1
+
     def build(self, graph: DeviceGraph, rng: RandomStream) -> BatchedModel:
         """A batched model for a graph, one run per run of `rng`, which draws the initial weights."""
         raise NotImplementedError(f"{type(self).__name__} must have `build`: docs/adding_a_model.md.")
