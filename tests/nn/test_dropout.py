@@ -36,6 +36,7 @@ MASKS = {
     ("arma", "dropout"): INPUTS,
     ("arma", "skip_dropout"): INPUTS,
     ("cheb", "dropout"): INPUTS,
+    ("mlp", "dropout"): INPUTS,
     **{(f"ap-{step}", "dropout"): INPUTS for step in ("appnp", "arma")},
     **{(f"ap-{step}", "edge_dropout"): [(10, EDGES)] for step in ("appnp", "arma")},
     **{(f"ap-{step}", "z0_dropout"): [(NODES, CLASSES)] for step in ("appnp", "arma")},
@@ -43,7 +44,7 @@ MASKS = {
 }
 
 L2_PARAMETERS = {
-    **{name: {"predict.first.weight"} for name in ("apgcn", "ap-appnp", "ap-arma", "appnp", "ppnp")},
+    **{name: {"predict.first.weight"} for name in ("apgcn", "ap-appnp", "ap-arma", "appnp", "ppnp", "mlp")},
     **{name: {"w_1"} for name in ("vgcn", "gcn")},
     "ngcn": {"w", "v"},
     "gat": {"first.w"},

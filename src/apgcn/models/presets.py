@@ -253,6 +253,14 @@ CHEB_PRESETS = (
     *amazon_without_l2(CHEB_SIZE),
 )
 
+MLP_PRESETS = (
+    Preset("tuned", f"AP-GCN's, not searched: {PAPER_PROTOCOL.source}", PROTOCOL_TEXT),
+    Preset("tuned", f"AP-GCN's, not searched: {AP_GCN}", {"hidden_channels": 64, "dropout": 0.5, "l2": 0.008}),
+    Preset("tuned", f"AP-GCN's, not searched: {AP_GCN}", {"l2": 0.0}, AMAZON_GRAPHS),
+)
+
+LP_PRESETS = (Preset("tuned", "not in the paper; ours, not searched", {"teleport": 0.1, "max_steps": 50}),)
+
 PRESETS: Mapping[str, tuple[Preset, ...]] = {
     "apgcn": APGCN_PRESETS,
     "vgcn": VGCN_PRESETS,
@@ -265,6 +273,8 @@ PRESETS: Mapping[str, tuple[Preset, ...]] = {
     "appnp": APPNP_PRESETS,
     "arma": ARMA_PRESETS,
     "cheb": CHEB_PRESETS,
+    "mlp": MLP_PRESETS,
+    "lp": LP_PRESETS,
     "ap-appnp": ADAPTIVE_PAGERANK_PRESETS,
     "ap-arma": ADAPTIVE_PAGERANK_PRESETS,
 }

@@ -31,6 +31,8 @@ CONFIGS = {  # class: its module
     "APPNPConfig": "appnp",
     "ARMAConfig": "arma",
     "ChebConfig": "cheb",
+    "MLPConfig": "mlp",
+    "LPConfig": "lp",
     "APAPPNPConfig": "ap_variants",
     "APARMAConfig": "ap_variants",
 }

@@ -42,7 +42,7 @@ class PropagationOutput(NamedTuple):
     @classmethod
     def fixed_steps(cls, output: Tensor, *, steps: int) -> PropagationOutput:
         """An output after the same number of steps at every node, with remainder 0."""
-        check_int("steps", steps)
+        check_int("steps", steps, minimum=0)
         node_steps = torch.full(output.shape[:-1], steps, device=output.device)
         return cls(output, steps=node_steps, remainder=output.new_zeros(node_steps.shape))
 
