@@ -24,6 +24,7 @@ from apgcn.data.graph import Graph
 from apgcn.data.npz import read_npz, write_npz
 from apgcn.data.splits import Split
 from apgcn.errors import ApgcnError, BrokenFile, InvalidInput, MissingFile
+from apgcn.inference.known_labels import CorrectAndSmooth
 from apgcn.inference.trained_model import TrainedModel
 from apgcn.io.feature_encoding import FeatureEncoding
 from apgcn.io.schema import TableSchema
@@ -32,7 +33,7 @@ from apgcn.training.config import TrainingConfig
 
 FORMAT = 2  # of model.json: 1 was written by apgcn 0.1
 METADATA_FILE, WEIGHTS_FILE, GRAPH_FILE = "model.json", "weights.safetensors", "graph.npz"
-SETS = ("train", "stopping", "test")
+SETS = ("train", "stopping", "validation", "test")
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +104,7 @@ def write_model(
         "num_features": model.num_features,
         "feature_names": list(feature_names),
         "temperature": model.temperature,
+        "correct_and_smooth": model.correct_and_smooth and vars(model.correct_and_smooth),
         "encoding": encoding.as_json() if encoding else None,
         "schema": asdict(schema) if schema else None,
         "graph": {"name": graph_name, "fingerprint": graph_fingerprint},
@@ -200,17 +202,19 @@ def _read_bundle(folder: Path, content: Mapping[str, Any]) -> ModelBundle:
     except SafetensorError as error:
         raise BrokenFile(f"{folder / WEIGHTS_FILE} must be a safetensors file, but is not ({error}).") from error
     dtypes = {str(weight.dtype) for weight in weights.values()}
-    if dtypes != {"torch.float32"}:
+    config = _build_config(config_class(content["model"]), content["hyperparameters"])
+    if dtypes != ({"torch.float32"} if config.has_weights else set()):
         raise BrokenFile(
-            f"{folder / WEIGHTS_FILE} must hold float32 weights, got {', '.join(sorted(dtypes)) or 'none'}."
+            f"{folder / WEIGHTS_FILE} must hold {'float32' if config.has_weights else 'no'} weights, got "
+            f"{', '.join(sorted(dtypes)) or 'none'}."
         )
     graph = read_npz(folder / GRAPH_FILE, name=str(content["graph"]["name"]))
     if fingerprint(graph) != content["graph"]["fingerprint"]:
         raise BrokenFile(f"{folder / GRAPH_FILE} must be the graph that the model was trained on, but it is another.")
-    sets = {name: np.array(content["split"][name], dtype=np.int64) for name in SETS}
-    metrics = content["metrics"]
+    sets = {name: np.array(content["split"].get(name, []), dtype=np.int64) for name in SETS}  # 0.2: no validation
+    metrics, smoothing = content["metrics"], content.get("correct_and_smooth")
     model = TrainedModel(
-        config=_build_config(config_class(content["model"]), content["hyperparameters"]),
+        config=config,
         training=_build_config(TrainingConfig, content["training"]),
         weights=weights,
         class_names=tuple(content["classes"]),
@@ -218,6 +222,7 @@ def _read_bundle(folder: Path, content: Mapping[str, Any]) -> ModelBundle:
         temperature=float(content["temperature"]),
         split=Split(seed=int(content["split"]["seed"]), **sets),
         metrics={**metrics, "epochs": [int(epochs) for epochs in metrics["epochs"]]},
+        correct_and_smooth=_build_config(CorrectAndSmooth, smoothing) if smoothing else None,
     )
     _check_consistency(model, graph)
     encoding, schema = content["encoding"], content["schema"]
@@ -240,7 +245,8 @@ def _check_consistency(model: TrainedModel, graph: Graph) -> None:
         nodes = getattr(model.split, name)
         if nodes.ndim != 1 or (len(nodes) and not 0 <= nodes.min() <= nodes.max() < graph.num_nodes):
             raise InvalidInput(f"the split's {name} nodes must be nodes of the graph.")
-    model.build_without_graph()  # raises an error where the shapes of the weights are wrong
+    if model.config.has_weights:
+        model.build_without_graph()  # raises an error where the shapes of the weights are wrong
 
 
 def _build_config(cls: Any, values: Mapping[str, Any]) -> Any:

@@ -26,8 +26,10 @@ class ReliabilityBin(NamedTuple):
 
 
 def evaluate_split(predictions: Predictions, graph: Graph, split: Split) -> dict[str, Any]:
-    """`evaluate` for the stopping set, which chose the epoch, and the test set, which had no influence."""
-    sets = {name: getattr(split, name) for name in ("stopping", "test")}
+    """`evaluate` for the stopping set, which chose the epoch, the validation set, which may choose the model, and the
+    test set, which had no influence.
+    """
+    sets = {name: getattr(split, name) for name in ("stopping", "validation", "test")}
     return {name: evaluate(predictions.probabilities[nodes], graph.labels[nodes]) for name, nodes in sets.items()}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,9 +12,10 @@ from scipy.special import softmax
 from apgcn.data.graph import Graph
 from apgcn.data.splits import Split
 from apgcn.errors import InvalidInput
-from apgcn.inference.evaluation import evaluate_split, fit_temperature
+from apgcn.inference.evaluation import evaluate, evaluate_split, fit_temperature
+from apgcn.inference.known_labels import CorrectAndSmooth
 from apgcn.inference.predictions import Predictions
-from apgcn.inference.trained_model import TrainedModel
+from apgcn.inference.trained_model import MIN_PROBABILITY, TrainedModel, sharpen
 from apgcn.models.base import ModelConfig
 from apgcn.training.batching import train
 from apgcn.training.config import TrainingConfig
@@ -87,6 +88,11 @@ def fit_predict(
     progress: Callable[[Progress], None] | None = None,
 ) -> tuple[TrainedModel, Predictions]:
     """`fit`, and the predictions for all nodes that the training has computed with the best weights."""
+    if not model.has_weights:
+        trained = use_known_labels(
+            _model_without_weights(graph, split, model, training), graph, device=device, threads=threads
+        )
+        return trained, trained.predict(graph, device=device, threads=threads)
     graph = replace(graph, name=GRAPH_NAME)
     runs = [Run(split, init=seed + number, dataset=graph.name) for number in range(ensemble_size)]
     results = train(graph, runs, model, training, device=device, threads=threads, progress=progress)
@@ -116,3 +122,52 @@ def fit_predict(
         },
     )
     return trained_model, predictions
+
+
+def _model_without_weights(graph: Graph, split: Split, model: ModelConfig, training: TrainingConfig) -> TrainedModel:
+    return TrainedModel(
+        config=model,
+        training=training,
+        weights={},
+        class_names=graph.class_names,
+        num_features=graph.num_features,
+        split=split,
+        metrics={"epochs": [1], "best_epoch": [1], "diverged": 0},
+    )
+
+
+def use_known_labels(
+    trained: TrainedModel, graph: Graph, *, device: torch.device | str = "cpu", threads: int | None = None
+) -> TrainedModel:
+    """A model that predicts from known labels, calibrated and evaluated on the nodes of its split.
+
+    Without weights it is returned so; with weights it gets `CorrectAndSmooth`. The labels of a set are not used to
+    evaluate that set: stopping and validation nodes are predicted from the training nodes' labels and, of no node its
+    own, the stopping nodes'; test nodes from the labels of all other sets.
+    """
+    split = trained.split
+    if trained.config.has_weights:
+        trained = replace(trained, correct_and_smooth=trained.correct_and_smooth or CorrectAndSmooth())
+    known = {"stopping": ("train", "stopping"), "validation": ("train", "stopping")}
+    known["test"] = ("train", "stopping", "validation")
+    probabilities = {
+        name: replace(trained, temperature=1.0)
+        .predict(_with_labels_of(graph, split, sets), getattr(split, name), device=device, threads=threads)
+        .probabilities
+        for name, sets in known.items()
+    }
+    logits = np.log(np.maximum(probabilities["stopping"], MIN_PROBABILITY))
+    temperature = fit_temperature(logits[None], graph.labels[split.stopping])
+    metrics = {
+        name: evaluate(sharpen(rows, temperature), graph.labels[getattr(split, name)])
+        for name, rows in probabilities.items()
+    }
+    return replace(trained, temperature=temperature, metrics={**trained.metrics, **metrics})
+
+
+def _with_labels_of(graph: Graph, split: Split, sets: Sequence[str]) -> Graph:
+    """The graph with the labels of some sets of a split only."""
+    nodes = np.concatenate([getattr(split, name) for name in sets])
+    labels = np.full(graph.num_nodes, -1)
+    labels[nodes] = graph.labels[nodes]
+    return replace(graph, labels=labels)

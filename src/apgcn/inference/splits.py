@@ -1,4 +1,4 @@
-"""Stratified splits of the labelled nodes of a user's graph into training, stopping and test sets.
+"""Stratified splits of the labelled nodes of a user's graph into training, stopping, validation and test sets.
 
 Unlike the benchmark's splits (`apgcn.data.splits`), these use every label, class by class.
 """
@@ -26,17 +26,25 @@ class LabelledNodes(Protocol):
     def class_names(self) -> tuple[str, ...]: ...
 
 
-def stratified_split(labels: np.ndarray, *, stopping_size: float = 0.2, test_size: float = 0.0, seed: int = 0) -> Split:
+def stratified_split(
+    labels: np.ndarray,
+    *,
+    stopping_size: float = 0.2,
+    validation_size: float = 0.0,
+    test_size: float = 0.0,
+    seed: int = 0,
+) -> Split:
     """A stratified split of the labelled nodes.
 
-    The fractions `test_size` and `stopping_size` of every class are held out, rounded, and the rest is for training.
-    A small class has a stopping node only if one node is left for training, and a test node only if two nodes are left.
+    The fractions `test_size`, `validation_size` and `stopping_size` of every class are held out, rounded, and the rest
+    is for training. A small class has a stopping node only if one node is left for training, and a test node or a
+    validation node only if two nodes are left.
 
     Parameters
     ----------
     labels : array of shape (nodes,)
         -1 where a label is unknown.
-    stopping_size, test_size : float
+    stopping_size, validation_size, test_size : float
         Fractions of the labelled nodes.
     seed : int
 
@@ -47,25 +55,25 @@ def stratified_split(labels: np.ndarray, *, stopping_size: float = 0.2, test_siz
     (9, 3, 3)
     """
     labels = np.asarray(labels)
-    check_fraction("stopping_size", stopping_size)
-    check_fraction("test_size", test_size)
-    if stopping_size + test_size >= 1:
-        raise InvalidInput(
-            f"stopping_size and test_size must be less than 1 together, got {stopping_size} and {test_size}."
-        )
+    sizes = {"stopping_size": stopping_size, "validation_size": validation_size, "test_size": test_size}
+    for name, size in sizes.items():
+        check_fraction(name, size)
+    if sum(sizes.values()) >= 1:
+        raise InvalidInput(f"{', '.join(sizes)} must be less than 1 together, got {sum(sizes.values()):g}.")
     classes = np.unique(labels[labels >= 0])
     if len(classes) < 2:
         raise InvalidInput(f"labels must have at least two classes, got {len(classes)}; label nodes of another class.")
     random = np.random.default_rng(seed)
-    sets: dict[str, list[np.ndarray]] = {"train": [], "stopping": [], "test": []}
+    sets: dict[str, list[np.ndarray]] = {"train": [], "stopping": [], "validation": [], "test": []}
     for label in classes:
         nodes = random.permutation(np.flatnonzero(labels == label))
         num_test = min(round(test_size * len(nodes)), max(0, len(nodes) - 2))
-        num_stopping = min(max(1, round(stopping_size * len(nodes))), len(nodes) - num_test - 1)
-        test, stopping, train = np.split(nodes, [num_test, num_test + num_stopping])
-        sets["test"].append(test)
-        sets["stopping"].append(stopping)
-        sets["train"].append(train)
+        num_validation = min(round(validation_size * len(nodes)), max(0, len(nodes) - num_test - 2))
+        num_held_out = num_test + num_validation
+        num_stopping = min(max(1, round(stopping_size * len(nodes))), len(nodes) - num_held_out - 1)
+        parts = np.split(nodes, [num_test, num_held_out, num_held_out + num_stopping])
+        for name, part in zip(("test", "validation", "stopping", "train"), parts, strict=True):
+            sets[name].append(part)
     if not sum(len(nodes) for nodes in sets["stopping"]):
         raise InvalidInput(
             "some class must have two labelled nodes, one for training and one for early stopping; label more nodes."

@@ -1,4 +1,4 @@
-"""Trained models: an ensemble of weights that predicts the classes of nodes."""
+"""Trained models: an ensemble of weights, known labels or both, that predict the classes of nodes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from torch import Tensor
 
 from apgcn._utils.validation import as_node_indices
 from apgcn.data.graph import Graph
 from apgcn.data.splits import Split
 from apgcn.errors import InvalidInput
+from apgcn.inference.known_labels import CorrectAndSmooth, cross_fit
 from apgcn.inference.lazy_predictor import LazyPredictor, Minimize, supports_lazy
 from apgcn.inference.lazy_propagation import MAX_STEPS
 from apgcn.inference.predictions import Predictions
@@ -24,6 +26,8 @@ from apgcn.ops.dispatch import MAX_WIDTH
 from apgcn.ops.rng import RandomStream
 from apgcn.ops.threads import kernel_threads, resolve_threads
 from apgcn.training.config import TrainingConfig
+
+MIN_PROBABILITY = 1e-6  # before its logarithm is taken
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +42,7 @@ class TrainedModel:
         The architecture.
     training : TrainingConfig
     weights : dict of Tensor
-        Parameters with a leading run axis, one run per member of the ensemble.
+        Parameters with a leading run axis, one run per member of the ensemble; empty for a model without weights.
     class_names : tuple of str
     num_features : int
     split : Split
@@ -47,6 +51,8 @@ class TrainedModel:
         The logits are divided by it, so that the confidence of predictions is close to their accuracy.
     metrics : dict
         Epochs, accuracy and calibration of the training, as JSON values.
+    correct_and_smooth : CorrectAndSmooth or None
+        Whether and how the labels that are known in a graph correct the predictions.
     """
 
     config: ModelConfig
@@ -57,10 +63,21 @@ class TrainedModel:
     split: Split
     temperature: float = 1.0
     metrics: dict[str, Any] = field(default_factory=dict)
+    correct_and_smooth: CorrectAndSmooth | None = None
+
+    @property
+    def title(self) -> str:
+        """The name of the model in tables."""
+        return self.config.title + (" + C&S" if self.correct_and_smooth else "")
 
     @property
     def ensemble_size(self) -> int:
-        return len(next(iter(self.weights.values())))
+        return len(next(iter(self.weights.values()))) if self.weights else 1
+
+    @property
+    def uses_known_labels(self) -> bool:
+        """Whether predictions depend on the labels that are known in a graph."""
+        return not self.config.has_weights or self.correct_and_smooth is not None
 
     def member(self, number: int) -> TrainedModel:
         """One member of the ensemble as a model of its own."""
@@ -89,7 +106,15 @@ class TrainedModel:
         minimize : "time" or "operations"
             With "time", states that no node depends on are computed where finding them would take longer, as on small
             graphs; with "operations" none is. The predictions are the same; their cost differs.
+
+        Raises
+        ------
+        InvalidInput
+            If the graph has other features than the model, or no labels where the model has no weights.
         """
+        if self.uses_known_labels:
+            nodes = np.arange(graph.num_nodes) if nodes is None else as_node_indices(nodes, num_nodes=graph.num_nodes)
+            return self._predict_with_labels(graph, nodes, device, threads)
         if resolve_device(str(device)).type == "cpu" and self._supports_lazy:
             return self.lazy_predictor(graph).predict(nodes, threads=threads, minimize=minimize)
         if nodes is not None:
@@ -119,7 +144,7 @@ class TrainedModel:
 
     @property
     def _supports_lazy(self) -> bool:
-        return supports_lazy(self.config, num_classes=len(self.class_names))
+        return not self.uses_known_labels and supports_lazy(self.config, num_classes=len(self.class_names))
 
     @torch.no_grad()
     def _predict_all(self, graph: Graph, device: torch.device | str, threads: int | None = None) -> Predictions:
@@ -129,6 +154,44 @@ class TrainedModel:
             output, steps, remainder = (value.cpu() for value in model(device_graph))
         probabilities = (output / self.temperature).softmax(-1)
         return Predictions.from_ensemble(probabilities.numpy(), steps.numpy(), remainder.numpy())
+
+    @torch.no_grad()
+    def _predict_with_labels(
+        self, graph: Graph, nodes: np.ndarray, device: torch.device | str, threads: int | None
+    ) -> Predictions:
+        """Predictions for some nodes from known labels, of no node from its own."""
+        known = np.flatnonzero(graph.labels >= 0)
+        if self.config.has_weights and not len(known):
+            return replace(self, correct_and_smooth=None).predict(graph, nodes, device=device, threads=threads)
+        if not len(known):
+            raise InvalidInput(
+                f"{graph.name} must have labels of some nodes, from which {self.config.title} predicts the others, got "
+                "none; pass its known labels, or fit a model with weights."
+            )
+        self._check_features(graph)
+        device = resolve_device(str(device))
+        device_graph = replace(DeviceGraph.from_graph(graph, device=device), num_classes=len(self.class_names))
+        num_steps = np.full(len(nodes), float(self.config.max_steps), dtype=np.float32)
+        steps, remainder, probabilities = num_steps, np.zeros_like(num_steps), None
+        if self.config.has_weights:
+            own = replace(self, correct_and_smooth=None, temperature=1.0)._predict_all(graph, device, threads)
+            steps, remainder = own.steps[nodes], own.remainder[nodes]
+            probabilities = torch.as_tensor(own.probabilities, device=device)
+
+        def predict_from(labelled: np.ndarray) -> np.ndarray:
+            index = torch.as_tensor(labelled, device=device)
+            if self.correct_and_smooth is None:
+                return self.config.solve(device_graph, index[None]).output[0].softmax(-1).cpu().numpy()
+            assert probabilities is not None
+            return (
+                self.correct_and_smooth.apply(probabilities, device_graph.labels, index, device_graph.adjacency)
+                .cpu()
+                .numpy()
+            )
+
+        with kernel_threads(resolve_threads(threads)):
+            rows = cross_fit(predict_from, known, nodes)
+        return Predictions(sharpen(rows, self.temperature), steps, remainder)
 
     def build(self, graph: Graph, *, device: torch.device | str = "cpu") -> tuple[BatchedModel, DeviceGraph]:
         """The ensemble as a batch of runs with its weights, and the graph on its device."""
@@ -149,3 +212,9 @@ class TrainedModel:
                 f"{graph.name} must have the {self.num_features} features that the model was trained on, "
                 f"got {graph.num_features}."
             )
+
+
+def sharpen(probabilities: np.ndarray, temperature: float) -> np.ndarray:
+    """Probabilities (nodes, classes) whose logarithms are divided by a temperature."""
+    logits = np.log(np.maximum(probabilities, MIN_PROBABILITY)) / temperature
+    return softmax(logits, axis=-1)
