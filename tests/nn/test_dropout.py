@@ -21,6 +21,12 @@ MASKS = {
     ("apgcn", "edge_dropout"): [(10, EDGES)],
     ("apgcn", "z0_dropout"): [(NODES, CLASSES)],
     ("apgcn", "update_dropout"): [(10, NODES)],
+    **{(name, "z0_dropout"): [(NODES, CLASSES)] for name in ("vgcn", "gcn", "ppnp", "appnp")},
+    ("ngcn", "z0_dropout"): [(20, NODES, CLASSES)],
+    ("gat", "z0_dropout"): [(1, NODES, CLASSES)],
+    ("arma", "z0_dropout"): [(2, NODES, CLASSES)],  # two stacks
+    ("cheb", "z0_dropout"): [(4, NODES, CLASSES)],  # orders 0 to 3
+    ("appnp", "update_dropout"): [(10, NODES)],
     ("vgcn", "dropout"): INPUTS,
     ("vgcn", "edge_dropout"): [(2, EDGES)],
     ("gcn", "dropout"): INPUTS,
@@ -109,6 +115,18 @@ def test_each_mask_is_drawn_and_changes_the_output(name, dropout, graph):
         for part in range(shape[0]) if EDGES in shape else [slice(None)]:  # every step and head has its own mask
             output = model(graph, ScriptedStream(dropping=(index, part))).output
             assert (output - expected).abs().max() > 1e-5, (shape, part)
+
+
+@pytest.mark.parametrize("name", ["vgcn", "gcn", "gat", "cheb", "ppnp", "appnp"])
+def test_without_class_scores_the_last_propagation_leaves_the_bias(name, graph):
+    """What `z0_dropout` drops is all that the last propagation receives."""
+    model = config_with_one_dropout(name, "z0_dropout").build(graph, RandomStream([1, 2]))
+    for parameter in model.parameters():
+        parameter.data += 0.1
+    bias = {"vgcn": "b_2", "gcn": "b_2", "gat": "second.b", "cheb": "second.b"}.get(name)
+    expected = torch.zeros(2, 1, CLASSES) if bias is None else dict(model.named_parameters())[bias]
+    output = model(graph, ScriptedStream(dropping=(0, slice(None)))).output
+    torch.testing.assert_close(output, expected.expand(-1, NODES, -1))
 
 
 @pytest.mark.parametrize("name", L2_PARAMETERS)

@@ -135,6 +135,23 @@ def test_update_dropout_drops_all_channels_of_an_update(adjacency):
     torch.testing.assert_close(drawn[~dropped], 2 * plain[~dropped])
 
 
+def test_update_dropout_of_fixed_propagation_by_hand(adjacency):
+    """output_i = z_i^0 + sum over k of m_i^k (z_i^k - z_i^(k-1)), the masks m drawn after those of the edges."""
+    operator, z0 = PageRank(0.1), initial_prediction(2)
+    layer = FixedPropagation(operator, steps=4, update_dropout=0.5)
+    actual = layer(z0, adjacency, RandomStream([1, 2])).output
+    rng = RandomStream([1, 2])
+    z = torch.stack([*propagate(operator, z0, adjacency, steps=4, rng=rng)])
+    mask = rng.dropout_mask(4, 15, rate=0.5)
+    assert set(mask.unique().tolist()) == {0.0, 2.0}
+    expected = torch.zeros_like(z0)
+    for run, node in np.ndindex(2, 15):
+        expected[run, node] = z[0, run, node]
+        for k in range(1, 5):
+            expected[run, node] += mask[run, k - 1, node] * (z[k, run, node] - z[k - 1, run, node])
+    torch.testing.assert_close(actual, expected)
+
+
 @pytest.mark.parametrize(
     "build", [lambda: adaptive(max_steps=0), lambda: FixedPropagation(NormalizedAdjacency(), steps=0)]
 )

@@ -121,10 +121,11 @@ def check_adaptive_propagation(
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
 @pytest.mark.parametrize("some_nodes", [False, True])
-def test_fixed_propagation_matches_reference(kernels, device, operator, some_nodes):
+@pytest.mark.parametrize("update_dropout", [0.0, 0.5])
+def test_fixed_propagation_matches_reference(kernels, device, operator, some_nodes, update_dropout):
     """In training and in evaluation."""
     adjacency = Adjacency(random_graph(3), device=device, dtype=torch.float32)
-    layer = FixedPropagation(operator, steps=4)
+    layer = FixedPropagation(operator, steps=4, update_dropout=update_dropout)
     for runs, training in ((1, True), (2, True), (2, False)):
         nodes = torch.tensor([[0, 5, 3], [7, 1, 16]], device=device)[:runs] if some_nodes else None
         z0 = torch.randn(runs, adjacency.num_nodes, 3, generator=torch.manual_seed(1)).to(device).requires_grad_()

@@ -20,7 +20,10 @@ from apgcn.ops.rng import RandomStream
 
 @dataclass(frozen=True)
 class APPNPConfig(ModelConfig):
-    """Hyperparameters of APPNP; `edge_dropout` is applied to the normalised matrix, with a new mask at every step."""
+    """Hyperparameters of APPNP; `edge_dropout` is applied to the normalised matrix, with a new mask at every step.
+
+    `z0_dropout` and `update_dropout` are the two dropouts of the script of AP-GCN's authors, see docs/paper_vs_code.md.
+    """
 
     name: ClassVar[str] = "appnp"
     title: ClassVar[str] = "APPNP"
@@ -34,11 +37,13 @@ class APPNPConfig(ModelConfig):
     edge_dropout: float = 0.5
     teleport: float = 0.1
     max_steps: int = 10
+    z0_dropout: float = 0.0
+    update_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("hidden_channels", "max_steps"):
             check_int(name, getattr(self, name))
-        for name in ("dropout", "edge_dropout", "teleport"):
+        for name in ("dropout", "edge_dropout", "teleport", "z0_dropout", "update_dropout"):
             check_fraction(name, getattr(self, name))
 
     def build(self, graph: DeviceGraph, rng: RandomStream) -> BatchedAPPNP:
@@ -70,7 +75,9 @@ class BatchedAPPNP(BatchedModel):
         self.config = config
         self.predict = MLP(in_channels, config.hidden_channels, out_channels, dropout=config.dropout, rng=rng)
         operator = PageRank(config.teleport, config.edge_dropout, renormalize=False)
-        self.propagation = FixedPropagation(operator, steps=config.max_steps)
+        self.propagation = FixedPropagation(
+            operator, steps=config.max_steps, z0_dropout=config.z0_dropout, update_dropout=config.update_dropout
+        )
 
     def forward(self, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
         """Logits (runs, nodes, classes) of all nodes; training with `rng`, evaluation without."""

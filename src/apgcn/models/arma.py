@@ -23,7 +23,8 @@ from apgcn.ops.sparse import SparseMatrix
 class ARMAConfig(ModelConfig):
     """Hyperparameters of ARMA: two layers, in each `stacks` filters of `depth` recursions that share weights.
 
-    `skip_dropout` is applied to a layer's input where each recursion adds it again.
+    `skip_dropout` is applied to a layer's input where each recursion adds it again, `z0_dropout` to the class scores
+    from which the recursion of the second layer starts, as in the script of AP-GCN's authors.
     """
 
     name: ClassVar[str] = "arma"
@@ -36,11 +37,12 @@ class ARMAConfig(ModelConfig):
     depth: int = 1
     dropout: float = 0.5
     skip_dropout: float = 0.5
+    z0_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("hidden_channels", "stacks", "depth"):
             check_int(name, getattr(self, name))
-        for name in ("dropout", "skip_dropout"):
+        for name in ("dropout", "skip_dropout", "z0_dropout"):
             check_fraction(name, getattr(self, name))
 
     @property
@@ -76,7 +78,7 @@ class BatchedARMA(BatchedModel):
         """Logits (runs, nodes, classes) of all nodes; training with `rng`, evaluation without."""
         m, skip_rate = graph.adjacency.normalized_without_self_loops, self.config.skip_dropout
         h = self.first(dropout(graph.features, self.config.dropout, rng), m, skip_rate, rng)
-        output = self.second(dropout(h, self.config.dropout, rng), m, skip_rate, rng)
+        output = self.second(dropout(h, self.config.dropout, rng), m, skip_rate, rng, self.config.z0_dropout)
         return PropagationOutput.fixed_steps(output, steps=self.config.max_steps)
 
     def l2_parameters(self) -> Iterable[Tensor]:
@@ -104,8 +106,15 @@ class ARMAFilters(nn.Module):
         self.w = glorot(rng, stacks, out_channels, out_channels) if depth > 1 else None
         self.b = zeros(rng, stacks, 1, out_channels)
 
-    def forward(self, x: Tensor | SparseMatrix, m: SparseMatrix, skip_rate: float, rng: RandomStream | None) -> Tensor:
-        z = stacked_matmul(x, self.w_0)  # (runs, stacks, nodes, out_channels)
+    def forward(
+        self,
+        x: Tensor | SparseMatrix,
+        m: SparseMatrix,
+        skip_rate: float,
+        rng: RandomStream | None,
+        z0_rate: float = 0.0,
+    ) -> Tensor:
+        z = dropout(stacked_matmul(x, self.w_0), z0_rate, rng)  # (runs, stacks, nodes, out_channels)
         for t in range(1, self.depth + 1):
             skip = add_bias(stacked_matmul(dropout(x, skip_rate, rng), self.v), self.b)
             if self.w is not None and t > 1:

@@ -22,7 +22,10 @@ from apgcn.ops.sparse import SparseMatrix
 
 @dataclass(frozen=True)
 class ChebConfig(ModelConfig):
-    """Hyperparameters of a Chebyshev network of two layers; `order` is the degree of the highest polynomial."""
+    """Hyperparameters of a Chebyshev network of two layers; `order` is the degree of the highest polynomial.
+
+    `z0_dropout` is applied to the class scores before the last propagation, as in the script of AP-GCN's authors.
+    """
 
     name: ClassVar[str] = "cheb"
     title: ClassVar[str] = "Cheb"
@@ -32,11 +35,13 @@ class ChebConfig(ModelConfig):
     hidden_channels: int = 16
     order: int = 3
     dropout: float = 0.5
+    z0_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         check_int("hidden_channels", self.hidden_channels)
         check_int("order", self.order)
         check_fraction("dropout", self.dropout)
+        check_fraction("z0_dropout", self.z0_dropout)
 
     @property
     def max_steps(self) -> int:
@@ -72,8 +77,8 @@ class BatchedCheb(BatchedModel):
     def forward(self, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
         """Logits (runs, nodes, classes) of all nodes; training with `rng`, evaluation without."""
         rate = self.config.dropout
-        h = self.first(dropout(graph.features, rate, rng), graph.adjacency).relu()
-        output = self.second(dropout(h, rate, rng), graph.adjacency)
+        h = self.first(dropout(graph.features, rate, rng), graph.adjacency, 0.0, rng).relu()
+        output = self.second(dropout(h, rate, rng), graph.adjacency, self.config.z0_dropout, rng)
         return PropagationOutput.fixed_steps(output, steps=self.config.max_steps)
 
     def l2_parameters(self) -> Iterable[Tensor]:
@@ -92,8 +97,10 @@ class ChebFilter(nn.Module):
         super().__init__()
         self.w, self.b = glorot(rng, order + 1, in_channels, out_channels), zeros(rng, 1, out_channels)
 
-    def forward(self, x: Tensor | SparseMatrix, adjacency: Adjacency) -> Tensor:
-        terms = stacked_matmul(x, self.w)  # (runs, terms, nodes, out_channels)
+    def forward(
+        self, x: Tensor | SparseMatrix, adjacency: Adjacency, z0_rate: float, rng: RandomStream | None
+    ) -> Tensor:
+        terms = dropout(stacked_matmul(x, self.w), z0_rate, rng)  # (runs, terms, nodes, out_channels)
         states = propagate(Chebyshev(), terms.flatten(0, 1), adjacency, steps=terms.shape[1] - 1, rng=None)
         first, *others = (z.view_as(terms)[:, k] for k, z in enumerate(states))
         return sum(others, start=add_bias(first, self.b))

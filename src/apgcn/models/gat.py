@@ -27,7 +27,8 @@ NEGATIVE_SLOPE = 0.2  # of the leaky ReLU
 class GATConfig(ModelConfig):
     """Hyperparameters of GAT: `heads` of `hidden_channels` each in the first layer, one head in the second.
 
-    `dropout` is applied to the layers' inputs and to the attention coefficients.
+    `dropout` is applied to the layers' inputs and to the attention coefficients, `z0_dropout` to the class scores that
+    the last layer aggregates, as in the script of AP-GCN's authors.
     """
 
     name: ClassVar[str] = "gat"
@@ -39,11 +40,13 @@ class GATConfig(ModelConfig):
     heads: int = 8
     hidden_channels: int = 8
     dropout: float = 0.6
+    z0_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         check_int("heads", self.heads)
         check_int("hidden_channels", self.hidden_channels)
         check_fraction("dropout", self.dropout)
+        check_fraction("z0_dropout", self.z0_dropout)
 
     def build(self, graph: DeviceGraph, rng: RandomStream) -> BatchedGAT:
         """A batched model for a graph, one run per run of `rng`, which draws the initial weights."""
@@ -76,7 +79,7 @@ class BatchedGAT(BatchedModel):
         """Logits (runs, nodes, classes) of all nodes; training with `rng`, evaluation without."""
         structure, rate = graph.adjacency.structure, self.config.dropout
         h = functional.elu(self.first(dropout(graph.features, rate, rng), structure, rate, rng))
-        output = self.second(dropout(h, rate, rng), structure, rate, rng)
+        output = self.second(dropout(h, rate, rng), structure, rate, rng, self.config.z0_dropout)
         return PropagationOutput.fixed_steps(output, steps=2)
 
     def l2_parameters(self) -> Iterable[Tensor]:
@@ -102,7 +105,12 @@ class Attention(nn.Module):
         self.att_dst, self.att_src = glorot(rng, heads, out_channels), glorot(rng, heads, out_channels)
 
     def forward(
-        self, x: Tensor | SparseMatrix, structure: CSRStructure, rate: float, rng: RandomStream | None
+        self,
+        x: Tensor | SparseMatrix,
+        structure: CSRStructure,
+        rate: float,
+        rng: RandomStream | None,
+        message_rate: float = 0.0,
     ) -> Tensor:
         g = matmul(x, self.w)
         runs, nodes, _ = g.shape
@@ -113,5 +121,6 @@ class Attention(nn.Module):
         attention = edge_softmax(structure, e)  # (runs * heads, nnz)
         if rng is not None and rate > 0:
             attention = attention * rng.dropout_mask(self.heads, structure.nnz, rate=rate).flatten(0, 1).to(attention)
-        aggregated = SparseMatrix(structure, attention) @ g
+        messages = dropout(g.unflatten(0, (runs, self.heads)), message_rate, rng).flatten(0, 1)
+        aggregated = SparseMatrix(structure, attention) @ messages
         return dense.add_bias(aggregated.view(runs, self.heads, nodes, -1).transpose(1, 2).flatten(2), self.b)

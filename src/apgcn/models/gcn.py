@@ -24,7 +24,10 @@ from apgcn.ops.rng import RandomStream
 
 @dataclass(frozen=True)
 class GCNConfig(ModelConfig):
-    """Hyperparameters of a GCN of two layers; `edge_dropout` is applied to entries of the normalised matrix."""
+    """Hyperparameters of a GCN of two layers; `edge_dropout` is applied to entries of the normalised matrix.
+
+    `z0_dropout` is applied to the class scores before the last propagation, as in the script of AP-GCN's authors.
+    """
 
     name: ClassVar[str] = "gcn"
     title: ClassVar[str] = "GCN"
@@ -35,11 +38,12 @@ class GCNConfig(ModelConfig):
     hidden_channels: int = 64
     dropout: float = 0.5
     edge_dropout: float = 0.5
+    z0_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         check_int("hidden_channels", self.hidden_channels)
-        check_fraction("dropout", self.dropout)
-        check_fraction("edge_dropout", self.edge_dropout)
+        for name in ("dropout", "edge_dropout", "z0_dropout"):
+            check_fraction(name, getattr(self, name))
 
     def build(self, graph: DeviceGraph, rng: RandomStream) -> BatchedGCN:
         """A batched model for a graph, one run per run of `rng`, which draws the initial weights."""
@@ -95,7 +99,8 @@ class BatchedGCN(BatchedModel):
         a_1, a_2 = matrices_with_dropout(graph.adjacency.normalized, self.config.edge_dropout, steps=2, rng=rng)
         x = dropout(graph.features, rate, rng)
         h = add_bias(a_1 @ matmul(x, self.w_1), self.b_1).relu()
-        output = add_bias(a_2 @ matmul(dropout(h, rate, rng), self.w_2), self.b_2)
+        z0 = dropout(matmul(dropout(h, rate, rng), self.w_2), self.config.z0_dropout, rng)
+        output = add_bias(a_2 @ z0, self.b_2)
         return PropagationOutput.fixed_steps(output, steps=2)
 
     def l2_parameters(self) -> Iterable[Tensor]:

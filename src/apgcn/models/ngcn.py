@@ -22,7 +22,10 @@ from apgcn.ops.sparse import SparseMatrix
 
 @dataclass(frozen=True)
 class NGCNConfig(ModelConfig):
-    """Hyperparameters of N-GCN: `heads` GCNs for every power of A from `min_power` to `max_power`."""
+    """Hyperparameters of N-GCN: `heads` GCNs for every power of A from `min_power` to `max_power`.
+
+    `z0_dropout` is applied to the class scores before the last propagation, as in the script of AP-GCN's authors.
+    """
 
     name: ClassVar[str] = "ngcn"
     title: ClassVar[str] = "N-GCN"
@@ -34,6 +37,7 @@ class NGCNConfig(ModelConfig):
     min_power: int = 0
     max_power: int = 4
     dropout: float = 0.5
+    z0_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("hidden_channels", "heads"):
@@ -41,6 +45,7 @@ class NGCNConfig(ModelConfig):
         check_int("min_power", self.min_power, minimum=0)
         check_int("max_power", self.max_power, minimum=max(1, self.min_power))
         check_fraction("dropout", self.dropout)
+        check_fraction("z0_dropout", self.z0_dropout)
 
     @property
     def powers(self) -> range:
@@ -94,7 +99,8 @@ class BatchedNGCN(BatchedModel):
         x = dropout(graph.features, rate, rng)
         h = add_bias(self._propagate(a, stacked_matmul(x, self.w)), self.b).relu()  # (runs, GCNs, nodes, hidden)
         h = dropout(h, rate, rng)
-        z = add_bias(self._propagate(a, matmul(h, self.v)), self.c)
+        z0 = dropout(matmul(h, self.v), self.config.z0_dropout, rng)
+        z = add_bias(self._propagate(a, z0), self.c)
         log_m = torch.log_softmax(self.attention, dim=1)[..., None, None]
         log_p = torch.log_softmax(z, dim=-1)
         output = logsumexp(add_bias(log_p.flatten(2)[..., None], log_m).view_as(log_p), 1)

@@ -29,7 +29,10 @@ MIN_TELEPORT = 0.001  # the smallest eigenvalue of the matrix that is inverted; 
 
 @dataclass(frozen=True)
 class PPNPConfig(ModelConfig):
-    """Hyperparameters of PPNP; `matrix_dropout` is applied to the dense inverse, the propagation matrix."""
+    """Hyperparameters of PPNP; `matrix_dropout` is applied to the dense inverse, the propagation matrix.
+
+    `z0_dropout` is applied to the initial prediction, as in the script of AP-GCN's authors.
+    """
 
     name: ClassVar[str] = "ppnp"
     title: ClassVar[str] = "PPNP"
@@ -41,10 +44,11 @@ class PPNPConfig(ModelConfig):
     dropout: float = 0.5
     matrix_dropout: float = 0.5
     teleport: float = 0.1
+    z0_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         check_int("hidden_channels", self.hidden_channels)
-        for name in ("dropout", "matrix_dropout", "teleport"):
+        for name in ("dropout", "matrix_dropout", "teleport", "z0_dropout"):
             check_fraction(name, getattr(self, name))
         if self.teleport < MIN_TELEPORT:
             raise InvalidInput(
@@ -87,13 +91,13 @@ class BatchedPPNP(BatchedModel):
 
     def forward(self, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
         """Logits (runs, nodes, classes) of all nodes; training with `rng`, evaluation without."""
-        z = self.predict(graph.features, rng)
+        z = dropout(self.predict(graph.features, rng), self.config.z0_dropout, rng)
         output = matmul(dropout(self.inverse, self.config.matrix_dropout, rng), z)
         return PropagationOutput.fixed_steps(output, steps=1)
 
     def forward_nodes(self, nodes: Tensor, graph: DeviceGraph, rng: RandomStream | None = None) -> PropagationOutput:
         """Logits of some nodes (runs, m): the dropout mask has m rows of the matrix, not n."""
-        z = self.predict(graph.features, rng)
+        z = dropout(self.predict(graph.features, rng), self.config.z0_dropout, rng)
         output = matmul(dropout(self.inverse[nodes], self.config.matrix_dropout, rng), z)
         return PropagationOutput.fixed_steps(output, steps=1)
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from apgcn._utils.validation import check_bool, check_fraction, check_int
 from apgcn.nn import halting
@@ -89,6 +90,9 @@ class FixedPropagation(nn.Module):
         One propagation step.
     steps : int
         T.
+    z0_dropout, update_dropout : float
+        The two dropouts of the script of AP-GCN's authors, see `AdaptivePropagation`: on z^0, and on each node's update
+        at each step. With the mask m of the latter, output = z^0 + sum over k of m^k (z^k - z^(k-1)).
 
     Shapes
     ------
@@ -96,27 +100,44 @@ class FixedPropagation(nn.Module):
     output : `PropagationOutput`
     """
 
-    def __init__(self, operator: Operator, *, steps: int = 10):
+    def __init__(
+        self, operator: Operator, *, steps: int = 10, z0_dropout: float = 0.0, update_dropout: float = 0.0
+    ):
         super().__init__()
         self.operator = operator
         check_int("steps", steps)
-        self.steps = steps
+        check_fraction("z0_dropout", z0_dropout)
+        check_fraction("update_dropout", update_dropout)
+        self.steps, self.z0_dropout, self.update_dropout = steps, z0_dropout, update_dropout
 
     def forward(
         self, z0: Tensor, adjacency: Adjacency, rng: RandomStream | None = None, nodes: Tensor | None = None
     ) -> PropagationOutput:
         """Propagate z0; the output is that of all nodes or, with `nodes` (runs, m), of these, (runs, m, channels)."""
+        z0 = dropout(z0, self.z0_dropout, rng)
         kernels = fused_kernels(self.operator, z0, adjacency)
         if kernels and self.steps <= MAX_FUSED_STEPS:
             matrices = self.operator.matrices(adjacency, steps=self.steps, rng=rng)  # type: ignore[attr-defined]
             z0 = z0.expand(max(len(z0), rng.runs if rng else 1), -1, -1)
-            output = FusedFixedPropagation.apply(z0, nodes, matrices, self.steps, kernels)
+            weights = self._state_weights(z0, rng)
+            output = FusedFixedPropagation.apply(z0, weights, nodes, matrices, self.steps, kernels)
             return PropagationOutput.fixed_steps(output, steps=self.steps)
-        output = z0
-        for z in propagate(self.operator, z0, adjacency, steps=self.steps, rng=rng):
-            output = z  # only the last is kept
+        states = propagate(self.operator, z0, adjacency, steps=self.steps, rng=rng)
+        output = next(states)  # z^0; the edge masks are drawn
+        weights = self._state_weights(output, rng)
+        if weights is not None:
+            output = output * weights[:, 0, :, None]
+        for k, z in enumerate(states, start=1):
+            output = z if weights is None else output + z * weights[:, k, :, None]
         result = PropagationOutput.fixed_steps(output, steps=self.steps)
         return result if nodes is None else result.select(nodes)
+
+    def _state_weights(self, z0: Tensor, rng: RandomStream | None) -> Tensor | None:
+        """Weights of z^0, ..., z^T in the output, (runs, T + 1, nodes), with the dropout of updates; else None."""
+        if rng is None or self.update_dropout == 0:
+            return None
+        mask = rng.dropout_mask(self.steps, z0.shape[1], rate=self.update_dropout).to(z0)  # (runs, T, nodes)
+        return functional.pad(mask, (0, 0, 1, 0), value=1.0) - functional.pad(mask, (0, 0, 0, 1))
 
     def extra_repr(self) -> str:
         return f"{self.operator}, steps={self.steps}"

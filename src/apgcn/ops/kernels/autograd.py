@@ -149,40 +149,60 @@ class FusedAdaptivePropagation(torch.autograd.Function):
 
 
 class FusedFixedPropagation(torch.autograd.Function):
-    """z^T, after a fixed number of steps, in the kernels of adaptive propagation: no node halts.
+    """Fixed propagation in the kernels of adaptive propagation: no node halts.
+
+    Returns z^T or, with `state_weights` w, the sum over k = 0..T of w_i^k z_i^k.
 
     Shapes
     ------
     z0 : (runs, nodes, channels)
+    state_weights : (runs, T + 1, nodes) or None
     nodes : (runs, m) or None
         The requested nodes, distinct in each run; None requests all.
     returned : (runs, m, channels)
     """
 
     @staticmethod
-    def forward(ctx, z0: Tensor, nodes: Tensor | None, matrices: PropagationMatrices, steps: int, kernels: ModuleType):
+    def forward(
+        ctx,
+        z0: Tensor,
+        state_weights: Tensor | None,
+        nodes: Tensor | None,
+        matrices: PropagationMatrices,
+        steps: int,
+        kernels: ModuleType,
+    ):
         runs, _, channels = z0.shape
         never = HaltingParameters(steps, epsilon=-math.inf)
         z, h, saved = kernels.propagate(matrices, z0, z0.new_zeros(runs, channels), z0.new_zeros(runs), nodes, never)
         in_kernel = kernels.PROPAGATES_TO_REQUESTED_NODES and matrices.halo is None
         ctx.selected = None if in_kernel else nodes
-        ctx.save_for_backward(*saved)
+        if in_kernel and state_weights is not None and nodes is not None:
+            state_weights = state_weights.gather(2, nodes[:, None].expand(-1, steps + 1, -1))
+        ctx.save_for_backward(state_weights, *saved)
         ctx.matrices, ctx.kernels, ctx.shape = matrices, kernels, z.shape
         # States that are not finite have the halting probability NaN, at which the kernels stop.
-        last = z[:, steps, :, :channels] + 0 * h.sum(1)[..., None]
-        return last if ctx.selected is None else last.gather(1, _row_index(ctx.selected, channels))
+        output = z[:, steps, :, :channels] + 0 * h.sum(1)[..., None]
+        if state_weights is not None:
+            output = output * state_weights[:, steps, :, None]
+            for k in range(steps):
+                output = output + z[:, k, :, :channels] * state_weights[:, k, :, None]
+        return output if ctx.selected is None else output.gather(1, _row_index(ctx.selected, channels))
 
     @staticmethod
     def backward(ctx, grad_output: Tensor):
+        state_weights, *saved = ctx.saved_tensors
         channels = grad_output.shape[-1]
         grad_z = grad_output.new_zeros(ctx.shape)
-        last = grad_z[:, -1, :, :channels]
+        states = grad_z[..., :channels]
         if ctx.selected is None:
-            last.copy_(grad_output)
+            states[:, -1] = grad_output
         else:
-            last.scatter_(1, _row_index(ctx.selected, channels), grad_output)
-        grad_z0 = ctx.kernels.propagate_backward(ctx.matrices, ctx.saved_tensors, grad_z, channels=channels)
-        return grad_z0, *[None] * 4
+            states[:, -1].scatter_(1, _row_index(ctx.selected, channels), grad_output)
+        if state_weights is not None:
+            states.copy_(states[:, -1:] * state_weights[..., None])
+        grad_z0 = ctx.kernels.propagate_backward(ctx.matrices, tuple(saved), grad_z, channels=channels)
+        return grad_z0, *[None] * 5
 
 
 def _row_index(nodes: Tensor, channels: int) -> Tensor:
