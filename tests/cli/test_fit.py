@@ -128,7 +128,6 @@ def test_new_nodes_get_the_predictions_of_the_complete_graph(model, tables, tmp_
         (["train", "cora", "--label", "topic"], "for your own graph use: apgcn fit --label"),
         ([*FIT, "--out", "MODEL"], "has files in it"),
         ([*FIT, "--out", "m", "--test-size", "2"], "--test-size must be in [0, 1), got 2.0"),
-        ([*FIT, "--out", "m", "--model", "btfp"], "no weights"),
         ([*FIT, "--out", "m", "--graph", "g.graphml"], "--graph must be given without --edges and --nodes"),
         ([*FIT, "--out", "m", "--tune", "-1"], "tune must be >= 0, got -1"),
         (["fit", "--graph", "g.gml", "--label", "topic", "--out", "m"], "must be a graph (.graphml"),

@@ -24,10 +24,10 @@ from apgcn.cli.options import (
     AsJSON,
     Device,
     Distributed,
+    FitModelName,
     GraphFiles,
     GraphPath,
     MaxSteps,
-    ModelName,
     Partition,
     Penalty,
     Seed,
@@ -86,7 +86,7 @@ def fit(
         str | None,
         typer.Option(help="Columns, separated by commas, that are no features.", rich_help_panel=COLUMNS),
     ] = None,
-    model: ModelName = "apgcn",
+    model: FitModelName = "apgcn",
     penalty: Penalty = None,
     max_steps: MaxSteps = None,
     set_values: SetValues = None,
@@ -98,8 +98,23 @@ def fit(
     ] = 0,
     test_size: Annotated[
         float,
-        typer.Option(help="Fraction of the labelled nodes held out for a final evaluation.", rich_help_panel=TRAINING),
-    ] = 0.0,
+        typer.Option(
+            help="Fraction of the labelled nodes held out to judge the models; 0 trains on them, too.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = 0.2,
+    correct_and_smooth: Annotated[
+        bool,
+        typer.Option(
+            "--correct-and-smooth",
+            help="Correct the predictions by the known labels of near nodes (Huang et al., 2021).",
+            rich_help_panel=MODEL,
+        ),
+    ] = False,
+    baselines: Annotated[
+        bool,
+        typer.Option(help="Also train features alone and label propagation, for comparison.", rich_help_panel=TRAINING),
+    ] = True,
     ensemble_size: Annotated[
         int,
         typer.Option(
@@ -117,16 +132,18 @@ def fit(
     out: Annotated[Path | None, typer.Option(help="New folder of the model.", rich_help_panel=OUTPUT)] = None,
     as_json: AsJSON = False,
 ) -> None:
-    """Train AP-GCN or a baseline on your graph and save it for `apgcn predict`.
+    """Train AP-GCN or another model on your graph, compare it with simple baselines, and save it for `apgcn predict`.
 
-    The graph is two tables (--edges and --nodes) or one file (--graph). For benchmark graphs use `apgcn train`.
+    The graph is two tables (--edges and --nodes) or one file (--graph). --model auto tries several models and keeps the
+    best. For benchmark graphs use `apgcn train`.
     """
     from apgcn._utils.validation import check_int
+    from apgcn.inference.selection import AUTO, FitOptions
     from apgcn.models.registry import config_class
     from apgcn.ops.threads import requested_threads
     from apgcn.training.runs import MAX_RUNS
 
-    config_class(model)
+    FitOptions(model=model, correct_and_smooth=correct_and_smooth)
     check_int("ensemble", ensemble_size, maximum=MAX_RUNS)
     check_int("seed", seed, minimum=0)
     check_int("tune", trials, minimum=0)
@@ -148,8 +165,10 @@ def fit(
             "a graph must be given: --edges and --nodes, or --graph; for a benchmark graph use: apgcn train DATASET."
         )
     check_distributed_options(distributed, partition=partition, out=out)
-    if distributed and trials:
-        raise InvalidInput("--distributed trains one model: leave out --tune.")
+    if distributed and (trials or model == AUTO or correct_and_smooth):
+        raise InvalidInput("--distributed trains one model: leave out --tune, --correct-and-smooth and --model auto.")
+    if trials and (model == AUTO or not config_class(model).has_weights):
+        raise InvalidInput(f"--tune searches the hyperparameters of a model with weights, got --model {model}.")
     if out is None:
         raise InvalidInput("--out must name the new folder of the model.")
     _check_test_size(test_size)
@@ -160,7 +179,7 @@ def fit(
     if distributed:
         fit_on_ranks(files, schema, partition=partition, **common)
     else:
-        _fit(files, schema, trials=trials, **common)
+        _fit(files, schema, trials=trials, baselines=baselines, correct_and_smooth=correct_and_smooth, **common)
 
 
 def _fit(
@@ -170,6 +189,8 @@ def _fit(
     model: str,
     overrides: dict[str, Any],
     trials: int,
+    baselines: bool,
+    correct_and_smooth: bool,
     ensemble_size: int,
     test_size: float,
     seed: int,
@@ -178,46 +199,46 @@ def _fit(
     out: Path,
     as_json: bool,
 ) -> None:
-    """Read the graph, split, search hyperparameters if trials > 0, train, evaluate, save, and print a summary."""
+    """Read the graph, split, search hyperparameters if trials > 0, train, compare, save, and print a summary."""
     from apgcn._utils.atomic import new_folder
     from apgcn.inference.bundle import ModelBundle, write_bundle
-    from apgcn.inference.fit import fit_predict
-    from apgcn.inference.splits import missing_class_notes, stratified_split
-    from apgcn.models.registry import config_class
+    from apgcn.inference.selection import FitOptions, fit_with_leaderboard, split_for_fit
+    from apgcn.inference.splits import missing_class_notes
     from apgcn.ops.devices import resolve_device
     from apgcn.ops.threads import kernel_threads
-    from apgcn.training.config import configs_from_values
 
     if files.edges is not None and files.nodes is None:
         raise InvalidInput("--edges and --nodes must be given together.")
     if schema.label is None and not files.has_arrays:
         raise InvalidInput("--label must name the column of --nodes that holds the classes.")
-    if not config_class(model).has_weights:
-        raise InvalidInput(f"--model must be a model with weights that can be saved, but {model} has no weights.")
     torch_device = resolve_device(device)
     num_threads = resolve_threads_option(threads)
-    model_config, training = configs_from_values(model, overrides)
+    options = FitOptions(
+        model=model,
+        overrides=overrides,
+        baselines=baselines,
+        correct_and_smooth=correct_and_smooth,
+        ensemble_size=ensemble_size,
+        seed=seed,
+        device=torch_device,
+        threads=num_threads,
+    )
     with new_folder(out) as folder, kernel_threads(num_threads):
         loaded = files.read(schema)
         graph = replace(loaded.graph, name=out.name or "graph")
-        split = stratified_split(graph.labels, test_size=test_size, seed=seed)
+        split = split_for_fit(graph.labels, model=model, test_size=test_size, seed=seed)
         split_notes = missing_class_notes(graph, split, sets=held_out_sets(test_size))
         log_all(split_notes)
         started = time.perf_counter()
         results = _tune(graph, split, model, overrides, trials=trials, seed=seed, device=torch_device) if trials else []
         if results:
-            model_config, training = configs_from_values(model, results[0].hyperparameters)
-        with render.progress_bar(ensemble_size, label=f"{model_config.title} on {graph.name}") as report:
-            trained, predictions = fit_predict(
-                graph,
-                split,
-                model_config,
-                training,
-                ensemble_size=ensemble_size,
-                seed=seed,
-                device=torch_device,
-                progress=report,
-            )
+            options = replace(options, overrides=results[0].hyperparameters)
+        trained, predictions = fit_with_leaderboard(
+            graph,
+            split,
+            options,
+            progress=lambda title: render.progress_bar(ensemble_size, label=f"{title} on {graph.name}"),
+        )
         trained.metrics["seconds"] = time.perf_counter() - started
         trained.metrics["threads"] = num_threads if torch_device.type == "cpu" else None
         trained.metrics["trials"] = [
@@ -235,9 +256,11 @@ def _fit(
         "features": graph.num_features,
         "classes": list(graph.class_names),
         "labelled": int((graph.labels >= 0).sum()),
-        "model": model,
+        "model": trained.config.name,
+        "model_option": model,
+        "correct_and_smooth": trained.correct_and_smooth is not None,
         "ensemble_size": trained.ensemble_size,
-        "hyperparameters": {**vars(model_config), **vars(training)},
+        "hyperparameters": {**vars(trained.config), **vars(trained.training)},
         "notes": [*loaded.notes, *split_notes],
         **trained.metrics,
         "out": str(out),
@@ -245,7 +268,7 @@ def _fit(
     if as_json:
         print(json.dumps(summary, allow_nan=False))
     else:
-        _show(summary, predictions.steps, model_config)
+        _show(summary, predictions.steps, trained)
 
 
 def _check_test_size(test_size: float) -> None:
@@ -278,28 +301,18 @@ def _tune(
     return tune(graph, split, model, overrides, num_trials=trials, seed=seed, device=device, callback=log_trial)
 
 
-def _show(summary: dict[str, Any], steps: np.ndarray, model: Any) -> None:
+def _show(summary: dict[str, Any], steps: np.ndarray, trained: Any) -> None:
     """Print the result of a training on the user's graph; `steps` (nodes,) are means over the ensemble."""
-    console = render.terminal()
+    console, model = render.terminal(), trained.config
     out, name = quote(summary["out"]), escape(Path(summary["out"]).name)
     console.print(
-        f"[bold]{model.title} on {name}[/]: {summary['nodes']:,} nodes, {summary['edges']:,} edges, "
+        f"[bold]{trained.title} on {name}[/]: {summary['nodes']:,} nodes, {summary['edges']:,} edges, "
         f"{summary['features']:,} features, {len(summary['classes'])} classes; {summary['labelled']:,} labelled nodes"
     )
-    for set_name in ("test", "stopping"):
-        metrics = summary[set_name]
-        if metrics["nodes"]:
-            console.print(
-                f"accuracy on {set_name} nodes: [bold]{100 * metrics['accuracy']:.2f} %[/] of {metrics['nodes']:,}; "
-                f"expected calibration error {100 * metrics['calibration_error']:.1f} %"
-            )
-    if not summary["test"]["nodes"]:
-        console.print(
-            "(optimistic: these nodes chose the epoch; --test-size 0.2 holds out nodes for a final evaluation)"
-        )
+    render.leaderboard(summary)
     if hasattr(model, "epsilon"):  # it halts
         rounded = "" if summary["ensemble_size"] == 1 else "; each node's mean over the ensemble, rounded"
-        console.print(f"steps K: [bold]{steps.mean():.2f}[/] on average{rounded}")
+        console.print(f"\nsteps K: [bold]{steps.mean():.2f}[/] on average{rounded}")
         counts = np.bincount(np.rint(steps).astype(int), minlength=model.max_steps + 1)[1:]
         for line in render.histogram(counts.tolist()):
             console.print(line)
@@ -318,4 +331,6 @@ def _show(summary: dict[str, Any], steps: np.ndarray, model: Any) -> None:
     commands = {f"predict {out} --out predictions.csv": "predictions for every node"}
     if model.name == "apgcn":
         commands[f"explain {out} --html steps.html"] = "a page: the graph and the steps of its nodes"
+    if summary["model_option"] != "auto":
+        commands["fit ... --model auto"] = "try other models, and keep the best"
     render.next_commands(commands)

@@ -25,6 +25,10 @@ EXECUTORS = ("local", "ray")
 DATA, COLUMNS, MODEL, TRAINING, OUTPUT = "Data", "Columns", "Model", "Training", "Output"
 
 ModelName = Annotated[str, typer.Option("--model", help="A name from `apgcn models`.", rich_help_panel=MODEL)]
+FitModelName = Annotated[
+    str,
+    typer.Option("--model", help="A name from `apgcn models`, or auto: the best of several.", rich_help_panel=MODEL),
+]
 Penalty = Annotated[
     float | None,
     typer.Option(
@@ -119,6 +123,7 @@ def parse_overrides(assignments: Iterable[str], *, model: str, **options: float 
     assignments : iterable of "NAME=VALUE"
         As passed to --set. Each value is parsed in the type of the hyperparameter's default.
     model : str
+        A name of the registry, or "auto": the hyperparameters of all its candidates are known.
     options : values
         Options of the same name, such as --penalty, which have a type already; None where the user passed none.
 
@@ -127,12 +132,11 @@ def parse_overrides(assignments: Iterable[str], *, model: str, **options: float 
     >>> parse_overrides(["monitor=training", "hidden_channels=32", "freeze_halted=true"], model="apgcn", penalty=0.05)
     {'monitor': 'training', 'hidden_channels': 32, 'freeze_halted': True, 'penalty': 0.05}
     """
-    from apgcn.benchmark.config import default_hyperparameters as defaults_of
-    from apgcn.models.registry import config_class
+    from apgcn.inference.selection import AUTO, CANDIDATES
 
-    defaults = defaults_of(model)
-    if not config_class(model).has_weights:  # it has no training, and so no hyperparameters of one
-        defaults = {field.name: field.default for field in fields(config_class(model))}
+    defaults: dict[str, Any] = {}
+    for name in CANDIDATES if model == AUTO else (model,):
+        defaults |= _default_hyperparameters(name)
     overrides: dict[str, Any] = {}
 
     def add(name: str, value: Any) -> None:
@@ -151,6 +155,16 @@ def parse_overrides(assignments: Iterable[str], *, model: str, **options: float 
         if option is not None:
             add(name, option)
     return overrides
+
+
+def _default_hyperparameters(model: str) -> dict[str, Any]:
+    """The hyperparameters of a model, and of its training if it has weights, with their defaults."""
+    from apgcn.benchmark.config import default_hyperparameters
+    from apgcn.models.registry import config_class
+
+    if config_class(model).has_weights:
+        return dict(default_hyperparameters(model))
+    return {field.name: field.default for field in fields(config_class(model))}
 
 
 def _parse(name: str, text: str, kind: type) -> Any:

@@ -104,6 +104,38 @@ def training_summary(
     next_commands(_next_trainings(summary, overrides, options))
 
 
+def leaderboard(summary: Mapping[str, Any]) -> None:
+    """Print the models that were compared on a user's graph, and what the comparison shows."""
+    console, rows = terminal(), summary["leaderboard"]
+    judged_by = "test" if summary["test"]["nodes"] else "stopping"
+    nodes = summary[judged_by]["nodes"]
+    with_validation = any(row["validation_accuracy"] is not None for row in rows)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    table.add_column("model")
+    for heading in ("accuracy", "95 % interval", *(["validation"] if with_validation else []), "mean K", "time"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        low, high = (100 * bound for bound in row["interval"])
+        cells = [f"{100 * row['accuracy']:.1f} %", f"{low:.1f} to {high:.1f}"]
+        if with_validation:
+            validation = row["validation_accuracy"]
+            cells.append("" if validation is None else f"{100 * validation:.1f} %")
+        cells += [f"{row['steps_mean']:.1f}", duration(row["seconds"])]
+        style = "bold" if row["chosen"] else None
+        table.add_row(">" if row["chosen"] else "", escape(row["title"]), *cells, style=style)
+    console.print(f"\n[bold]accuracy on {nodes:,} {judged_by} nodes[/], which no model was trained on")
+    console.print(table)
+    if judged_by == "stopping":
+        console.print("(optimistic: these nodes chose the epoch; --test-size 0.2 holds out nodes that judge)")
+    error = summary[judged_by]["calibration_error"]
+    console.print(f"\nexpected calibration error of the probabilities: {100 * error:.1f} %")
+    if summary["homophily"] is not None:
+        console.print(f"edge homophily: {summary['homophily']:.2f} of the edges join nodes of the same class")
+    for sentence in summary["advice"]:
+        console.print(escape(sentence))
+
+
 def terminal() -> Console:
     """Console of standard output; wide enough that nothing is cut or folded if that is no terminal."""
     width = None if sys.stdout is not None and sys.stdout.isatty() else 400

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +14,6 @@ from apgcn.data.graph import Graph
 from apgcn.data.splits import Split
 from apgcn.errors import InvalidInput
 from apgcn.inference.evaluation import evaluate, evaluate_split, fit_temperature
-from apgcn.inference.known_labels import CorrectAndSmooth
 from apgcn.inference.predictions import Predictions
 from apgcn.inference.trained_model import MIN_PROBABILITY, TrainedModel, sharpen
 from apgcn.models.base import ModelConfig
@@ -22,7 +22,25 @@ from apgcn.training.config import TrainingConfig
 from apgcn.training.runs import Run
 from apgcn.training.trainer import Progress
 
+HELD_OUT = ("stopping", "validation", "test")
 GRAPH_NAME = "graph"  # in the key of each run: the name that a user gives the graph must not change the random numbers
+
+
+class FitResult(NamedTuple):
+    """A trained model, its predictions for all nodes, and the predicted classes of the held-out nodes.
+
+    Attributes
+    ----------
+    model : TrainedModel
+    predictions : Predictions or None
+        None where predicting takes more work than the training has done.
+    held_out : dict
+        By the name of a set of the split, the classes predicted for its nodes without using the labels of that set.
+    """
+
+    model: TrainedModel
+    predictions: Predictions | None
+    held_out: dict[str, np.ndarray]
 
 
 def fit(
@@ -87,12 +105,42 @@ def fit_predict(
     threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> tuple[TrainedModel, Predictions]:
-    """`fit`, and the predictions for all nodes that the training has computed with the best weights."""
+    """`fit`, and the predictions for all nodes."""
+    result = fit_and_evaluate(
+        graph,
+        split,
+        model,
+        training,
+        ensemble_size=ensemble_size,
+        seed=seed,
+        device=device,
+        threads=threads,
+        progress=progress,
+    )
+    return result.model, result.predictions or result.model.predict(graph, device=device, threads=threads)
+
+
+def fit_and_evaluate(
+    graph: Graph,
+    split: Split,
+    model: ModelConfig,
+    training: TrainingConfig,
+    *,
+    ensemble_size: int = 1,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    threads: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> FitResult:
+    """`fit`, with what the training knows already: predictions for all nodes, and those of the held-out nodes."""
     if not model.has_weights:
-        trained = use_known_labels(
-            _model_without_weights(graph, split, model, training), graph, device=device, threads=threads
+        metrics = {"epochs": [1], "best_epoch": [1], "diverged": 0}
+        return evaluate_with_labels(
+            TrainedModel(model, training, {}, graph.class_names, graph.num_features, split, metrics=metrics),
+            graph,
+            device=device,
+            threads=threads,
         )
-        return trained, trained.predict(graph, device=device, threads=threads)
     graph = replace(graph, name=GRAPH_NAME)
     runs = [Run(split, init=seed + number, dataset=graph.name) for number in range(ensemble_size)]
     results = train(graph, runs, model, training, device=device, threads=threads, progress=progress)
@@ -121,39 +169,30 @@ def fit_predict(
             **evaluate_split(predictions, graph, split),
         },
     )
-    return trained_model, predictions
+    held_out = {name: predictions.classes[getattr(split, name)] for name in HELD_OUT}
+    return FitResult(trained_model, predictions, held_out)
 
 
-def _model_without_weights(graph: Graph, split: Split, model: ModelConfig, training: TrainingConfig) -> TrainedModel:
-    return TrainedModel(
-        config=model,
-        training=training,
-        weights={},
-        class_names=graph.class_names,
-        num_features=graph.num_features,
-        split=split,
-        metrics={"epochs": [1], "best_epoch": [1], "diverged": 0},
-    )
-
-
-def use_known_labels(
+def evaluate_with_labels(
     trained: TrainedModel, graph: Graph, *, device: torch.device | str = "cpu", threads: int | None = None
-) -> TrainedModel:
-    """A model that predicts from known labels, calibrated and evaluated on the nodes of its split.
+) -> FitResult:
+    """A model that predicts from known labels, calibrated and evaluated on the held-out nodes of its split.
 
-    Without weights it is returned so; with weights it gets `CorrectAndSmooth`. The labels of a set are not used to
-    evaluate that set: stopping and validation nodes are predicted from the training nodes' labels and, of no node its
-    own, the stopping nodes'; test nodes from the labels of all other sets.
+    The labels of a set are not used to evaluate that set: validation nodes are predicted from the labels of training
+    and stopping nodes, test nodes from those of all other sets. A stopping node is predicted from the labels of
+    training nodes and of other stopping nodes, never from its own.
     """
     split = trained.split
-    if trained.config.has_weights:
-        trained = replace(trained, correct_and_smooth=trained.correct_and_smooth or CorrectAndSmooth())
-    known = {"stopping": ("train", "stopping"), "validation": ("train", "stopping")}
-    known["test"] = ("train", "stopping", "validation")
+    known: dict[str, tuple[str, ...]] = {
+        "stopping": ("train", "stopping"),
+        "validation": ("train", "stopping"),
+        "test": ("train", "stopping", "validation"),
+    }
+    uncalibrated = replace(trained, temperature=1.0)
     probabilities = {
-        name: replace(trained, temperature=1.0)
-        .predict(_with_labels_of(graph, split, sets), getattr(split, name), device=device, threads=threads)
-        .probabilities
+        name: uncalibrated.predict(
+            with_labels_of(graph, split, sets), getattr(split, name), device=device, threads=threads
+        ).probabilities
         for name, sets in known.items()
     }
     logits = np.log(np.maximum(probabilities["stopping"], MIN_PROBABILITY))
@@ -162,10 +201,11 @@ def use_known_labels(
         name: evaluate(sharpen(rows, temperature), graph.labels[getattr(split, name)])
         for name, rows in probabilities.items()
     }
-    return replace(trained, temperature=temperature, metrics={**trained.metrics, **metrics})
+    calibrated = replace(trained, temperature=temperature, metrics={**trained.metrics, **metrics})
+    return FitResult(calibrated, None, {name: rows.argmax(axis=1) for name, rows in probabilities.items()})
 
 
-def _with_labels_of(graph: Graph, split: Split, sets: Sequence[str]) -> Graph:
+def with_labels_of(graph: Graph, split: Split, sets: Sequence[str]) -> Graph:
     """The graph with the labels of some sets of a split only."""
     nodes = np.concatenate([getattr(split, name) for name in sets])
     labels = np.full(graph.num_nodes, -1)

@@ -71,9 +71,9 @@ def stratified_split(
         num_validation = min(round(validation_size * len(nodes)), max(0, len(nodes) - num_test - 2))
         num_held_out = num_test + num_validation
         num_stopping = min(max(1, round(stopping_size * len(nodes))), len(nodes) - num_held_out - 1)
-        parts = np.split(nodes, [num_test, num_held_out, num_held_out + num_stopping])
-        for name, part in zip(("test", "validation", "stopping", "train"), parts, strict=True):
-            sets[name].append(part)
+        divided = np.split(nodes, [num_test, num_held_out, num_held_out + num_stopping])
+        for name, selected in zip(("test", "validation", "stopping", "train"), divided, strict=True):
+            sets[name].append(selected)
     if not sum(len(nodes) for nodes in sets["stopping"]):
         raise InvalidInput(
             "some class must have two labelled nodes, one for training and one for early stopping; label more nodes."

@@ -174,9 +174,9 @@ class TrainedModel:
         num_steps = np.full(len(nodes), float(self.config.max_steps), dtype=np.float32)
         steps, remainder, probabilities = num_steps, np.zeros_like(num_steps), None
         if self.config.has_weights:
-            own = replace(self, correct_and_smooth=None, temperature=1.0)._predict_all(graph, device, threads)
-            steps, remainder = own.steps[nodes], own.remainder[nodes]
-            probabilities = torch.as_tensor(own.probabilities, device=device)
+            uncorrected = replace(self, correct_and_smooth=None, temperature=1.0)._predict_all(graph, device, threads)
+            steps, remainder = uncorrected.steps[nodes], uncorrected.remainder[nodes]
+            probabilities = torch.as_tensor(uncorrected.probabilities, device=device)
 
         def predict_from(labelled: np.ndarray) -> np.ndarray:
             index = torch.as_tensor(labelled, device=device)

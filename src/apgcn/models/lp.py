@@ -62,7 +62,7 @@ class LPConfig(ModelConfig):
 
     def floats_per_run(self, graph: Graph) -> int:
         """Estimated number of floats in memory per run of a batch."""
-        return 6 * graph.num_nodes * graph.num_classes
+        return 12 * graph.num_nodes * graph.num_classes
 
     def floats_shared(self, graph: Graph) -> int:
         """Estimated number of further floats of a batch."""

@@ -42,7 +42,7 @@ class MLPConfig(ModelConfig):
     def floats_per_run(self, graph: Graph) -> int:
         """Estimated number of floats in memory per run of a batch in training."""
         hidden = graph.num_nodes * self.hidden_channels
-        weights = graph.num_features * self.hidden_channels
+        weights = (graph.num_features + graph.num_classes) * self.hidden_channels
         return 8 * num_stored_features(graph) + 6 * hidden + 4 * graph.num_nodes * graph.num_classes + 8 * weights
 
 

@@ -100,9 +100,7 @@ class FixedPropagation(nn.Module):
     output : `PropagationOutput`
     """
 
-    def __init__(
-        self, operator: Operator, *, steps: int = 10, z0_dropout: float = 0.0, update_dropout: float = 0.0
-    ):
+    def __init__(self, operator: Operator, *, steps: int = 10, z0_dropout: float = 0.0, update_dropout: float = 0.0):
         super().__init__()
         self.operator = operator
         check_int("steps", steps)

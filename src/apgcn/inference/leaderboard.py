@@ -1,0 +1,154 @@
+"""The leaderboard of models on the held-out nodes of a user's graph, and what the comparison shows about the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from apgcn.data.graph import Graph
+from apgcn.data.splits import Split
+
+Z = 1.959964  # 97.5 % quantile of the normal distribution
+MAJORITY, FEATURES, LABELS = "majority class", "mlp", "lp"
+
+
+@dataclass(frozen=True, eq=False)
+class LeaderboardRow:
+    """A model and its accuracy on the nodes that judge it.
+
+    Attributes
+    ----------
+    model : str
+        Name in the registry, "majority class", or a name with " + C&S".
+    title : str
+        For people.
+    accuracy : float
+    interval : tuple of float
+        Wilson's 95 % interval of the accuracy, over the nodes.
+    validation_accuracy : float or None
+        On the nodes by which `--model auto` chooses; None where there are none.
+    steps_mean : float
+        K, averaged over all nodes.
+    seconds : float
+        Of its training and evaluation.
+    chosen : bool
+        Whether it is the model that predicts.
+    correct : array of bool, (nodes,)
+        For each judging node whether its prediction is correct; not saved.
+    """
+
+    model: str
+    title: str
+    accuracy: float
+    interval: tuple[float, float]
+    validation_accuracy: float | None
+    steps_mean: float
+    seconds: float
+    chosen: bool
+    correct: np.ndarray
+
+    def as_json(self) -> dict[str, Any]:
+        values = {name: value for name, value in asdict(self).items() if name != "correct"}
+        return {**values, "interval": list(self.interval)}
+
+
+def leaderboard_row(
+    model: str,
+    title: str,
+    classes: np.ndarray,
+    graph: Graph,
+    split: Split,
+    *,
+    steps_mean: float,
+    seconds: float,
+    chosen: bool = False,
+    validation_accuracy: float | None = None,
+) -> LeaderboardRow:
+    """The row of a model from its predicted classes of the judging nodes, `judging_nodes(split)`."""
+    correct = classes == graph.labels[judging_nodes(split)]
+    return LeaderboardRow(
+        model,
+        title,
+        float(correct.mean()),
+        wilson_interval(int(correct.sum()), len(correct)),
+        validation_accuracy,
+        steps_mean,
+        seconds,
+        chosen,
+        correct,
+    )
+
+
+def majority_row(graph: Graph, split: Split) -> LeaderboardRow:
+    """The row of the most frequent class among the training nodes."""
+    nodes = judging_nodes(split)
+    majority = int(np.bincount(graph.labels[split.train]).argmax())
+    classes = np.full(len(nodes), majority)
+    return leaderboard_row(
+        MAJORITY, f"majority class ({graph.class_names[majority]})", classes, graph, split, steps_mean=0.0, seconds=0.0
+    )
+
+
+def judging_nodes(split: Split) -> np.ndarray:
+    """The nodes on which the leaderboard judges: the test set or, without one, the stopping set."""
+    return split.test if len(split.test) else split.stopping
+
+
+def wilson_interval(successes: int, count: int) -> tuple[float, float]:
+    """Wilson's 95 % score interval of a proportion.
+
+    >>> low, high = wilson_interval(8, 10)
+    >>> round(low, 3), round(high, 3)
+    (0.49, 0.943)
+    """
+    p, z2 = successes / count, Z**2
+    center = (p + z2 / (2 * count)) / (1 + z2 / count)
+    half = Z / (1 + z2 / count) * np.sqrt(p * (1 - p) / count + z2 / (4 * count**2))
+    return float(max(0.0, center - half)), float(min(1.0, center + half))
+
+
+def paired_difference(first: LeaderboardRow, second: LeaderboardRow) -> tuple[float, float, float]:
+    """Accuracy of the first minus that of the second, and its 95 % interval over the same nodes."""
+    differences = first.correct.astype(float) - second.correct
+    half = Z * differences.std() / np.sqrt(len(differences))
+    mean = float(differences.mean())
+    return mean, float(mean - half), float(mean + half)
+
+
+def describe_graph_effect(rows: Sequence[LeaderboardRow]) -> str | None:
+    """A sentence on whether the edges help: the chosen model against features alone. None if one was not trained."""
+    chosen = next((row for row in rows if row.chosen), None)
+    features = next((row for row in rows if row.model == FEATURES), None)
+    if chosen is None or features is None:
+        return None
+    if chosen is features:
+        others = [row for row in rows if row.model not in (FEATURES, MAJORITY)]
+        return "The graph does not help: features alone are chosen." if others else None
+    mean, low, high = paired_difference(chosen, features)
+    interval = f"95 % interval {100 * low:+.1f} to {100 * high:+.1f}"
+    if low > 0:
+        return f"The graph helps: {100 * mean:+.1f} points over features alone ({interval})."
+    if high < 0:
+        return (
+            f"The graph misleads {chosen.title}: {100 * mean:+.1f} points against features alone ({interval}); "
+            "try --model auto or --set min_steps=0."
+        )
+    return f"The graph makes no measurable difference: {100 * mean:+.1f} points over features alone ({interval})."
+
+
+def describe_better_baseline(rows: Sequence[LeaderboardRow]) -> str | None:
+    """A sentence if label propagation is better than the chosen model, beyond chance; otherwise None."""
+    chosen = next((row for row in rows if row.chosen), None)
+    labels = next((row for row in rows if row.model == LABELS), None)
+    if chosen is None or labels is None or chosen is labels:
+        return None
+    mean, low, _ = paired_difference(labels, chosen)
+    if low <= 0:
+        return None
+    return (
+        f"Label propagation is {100 * mean:.1f} points better than {chosen.title}: the known labels are the better "
+        "evidence; try --model auto or --correct-and-smooth."
+    )

@@ -1,0 +1,232 @@
+"""Fit on a user's graph with a leaderboard: one model beside its baselines, or the best of several candidates."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from apgcn.data.graph import Graph
+from apgcn.data.homophily import edge_homophily
+from apgcn.data.splits import Split
+from apgcn.errors import InvalidInput
+from apgcn.inference.fit import FitResult, evaluate_with_labels, fit_and_evaluate
+from apgcn.inference.known_labels import CorrectAndSmooth
+from apgcn.inference.leaderboard import (
+    FEATURES,
+    LABELS,
+    LeaderboardRow,
+    describe_better_baseline,
+    describe_graph_effect,
+    leaderboard_row,
+    majority_row,
+)
+from apgcn.inference.predictions import Predictions
+from apgcn.inference.splits import stratified_split
+from apgcn.inference.trained_model import TrainedModel
+from apgcn.models.registry import config_class
+from apgcn.training.config import TrainingConfig, configs_from_values
+from apgcn.training.trainer import Progress
+
+AUTO = "auto"
+CANDIDATES = (LABELS, FEATURES, "apgcn", "appnp", "gcn", "arma")  # of `model="auto"`; the first wins a tie
+BASELINES = (LABELS, FEATURES)  # beside a model that the user names
+VALIDATION_SIZE = 0.15  # fraction of the labelled nodes by which `auto` chooses
+STOPPING_SIZE = 0.2
+TITLES = {LABELS: "label propagation (LP)", FEATURES: "features alone (MLP)"}
+
+ProgressBar = Callable[[str], AbstractContextManager[Callable[[Progress], None] | None]]
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What is fitted on a user's graph.
+
+    Parameters
+    ----------
+    model : str
+        A name of the registry, or "auto" for the best of `CANDIDATES`.
+    overrides : mapping
+        Hyperparameters by name; with "auto" each goes to the candidates that have it.
+    baselines : bool
+        Whether label propagation and features alone are trained beside a model that the user names.
+    correct_and_smooth : bool
+        Whether the known labels correct the predictions of the model; "auto" tries both.
+    ensemble_size, seed, device, threads
+        See `fit`.
+    time_limit : float, optional
+        Seconds after which no epoch begins; the models share it.
+    """
+
+    model: str = "apgcn"
+    overrides: Mapping[str, Any] | None = None
+    baselines: bool = True
+    correct_and_smooth: bool = False
+    ensemble_size: int = 1
+    seed: int = 0
+    device: torch.device | str = "cpu"
+    threads: int | None = None
+    time_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.model != AUTO:
+            config_class(self.model)
+        if self.correct_and_smooth and self.model != AUTO and not config_class(self.model).has_weights:
+            raise InvalidInput(f"correct_and_smooth needs a model with weights, but {self.model} has none.")
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models to train, in order."""
+        if self.model == AUTO:
+            return CANDIDATES
+        return (*(name for name in BASELINES if self.baselines and name != self.model), self.model)
+
+    def configs(self, model: str) -> tuple[Any, TrainingConfig]:
+        """The model config and training config of one of the models, with the overrides that it has."""
+        overrides = dict(self.overrides or {})
+        if model != self.model:
+            names = {field.name for config in (config_class(model), TrainingConfig) for field in fields(config)}
+            overrides = {name: value for name, value in overrides.items() if name in names}
+        return configs_from_values(model, overrides)
+
+
+class _Candidate(NamedTuple):
+    """A candidate after its training."""
+
+    row: LeaderboardRow
+    result: FitResult
+
+
+def fit_with_leaderboard(
+    graph: Graph, split: Split, options: FitOptions, *, progress: ProgressBar | None = None
+) -> tuple[TrainedModel, Predictions]:
+    """Train the models of the options, choose one, and return it with its predictions for all nodes.
+
+    The metrics of the model get "leaderboard", "homophily" and "advice": sentences on what the comparison shows. With
+    "auto" the model is chosen by its accuracy on the validation nodes of the split, and judged on the test nodes.
+
+    Parameters
+    ----------
+    split : Split
+        See `split_for_fit`.
+    progress : function, optional
+        `progress(title)` is a context whose value is called with a `Progress` after every epoch of one model.
+
+    Raises
+    ------
+    InvalidInput
+        If a named model cannot be trained on the graph, or with "auto" none can.
+    """
+    started = time.perf_counter()
+    candidates: list[_Candidate] = []
+    advice: list[str] = []
+    for index, name in enumerate(options.models):
+        time_limit = None
+        if options.time_limit is not None:
+            left = options.time_limit - (time.perf_counter() - started)
+            time_limit = max(0.0, left) / (len(options.models) - index)
+            if left <= 0 and candidates and name != options.model:
+                advice.append(f"{TITLES.get(name, name)} was not trained: the time limit was reached.")
+                continue
+        try:
+            candidates += _train(graph, split, name, options, time_limit=time_limit, progress=progress)
+        except InvalidInput as error:
+            if name == options.model:
+                raise
+            advice.append(f"{TITLES.get(name, name)} was not trained: {error}")
+    if not candidates:
+        raise InvalidInput(f"no model could be trained: {' '.join(advice)}")
+    chosen = _choose(candidates, options)
+    rows = [replace(candidate.row, chosen=candidate is chosen) for candidate in candidates]
+    rows = sorted([*rows, majority_row(graph, split)], key=lambda row: -row.accuracy)
+    model, predictions = chosen.result.model, chosen.result.predictions
+    if predictions is None:
+        predictions = model.predict(graph, device=options.device, threads=options.threads)
+    advice += [text for text in (describe_graph_effect(rows), describe_better_baseline(rows)) if text]
+    metrics = {
+        **model.metrics,
+        "leaderboard": [row.as_json() for row in rows],
+        "homophily": edge_homophily(graph),
+        "advice": advice,
+    }
+    return replace(model, metrics=metrics), predictions
+
+
+def _train(
+    graph: Graph,
+    split: Split,
+    name: str,
+    options: FitOptions,
+    *,
+    time_limit: float | None,
+    progress: ProgressBar | None,
+) -> list[_Candidate]:
+    """A trained model and, where it is wanted, the same with Correct and Smooth."""
+    started = time.perf_counter()
+    model, training = options.configs(name)
+    common: dict[str, Any] = {"device": options.device, "threads": options.threads}
+    with progress(model.title) if progress else nullcontext() as report:
+        plain = fit_and_evaluate(
+            graph,
+            split,
+            model,
+            training,
+            ensemble_size=options.ensemble_size,
+            seed=options.seed,
+            progress=report,
+            **common,
+        )
+    title = TITLES.get(name, model.title)
+    steps_mean = float(plain.predictions.steps.mean()) if plain.predictions else float(model.max_steps)
+
+    def candidate(result: FitResult, suffix: str = "") -> _Candidate:
+        row = leaderboard_row(
+            name + suffix,
+            title + suffix,
+            result.held_out["test" if len(split.test) else "stopping"],
+            graph,
+            split,
+            validation_accuracy=result.model.metrics["validation"]["accuracy"],
+            steps_mean=steps_mean,
+            seconds=time.perf_counter() - started,
+        )
+        return _Candidate(row, result)
+
+    candidates = [candidate(plain)]
+    if model.has_weights and (options.model == AUTO or (options.correct_and_smooth and name == options.model)):
+        corrected = evaluate_with_labels(replace(plain.model, correct_and_smooth=CorrectAndSmooth()), graph, **common)
+        candidates.append(candidate(corrected, suffix=" + C&S"))
+    return candidates
+
+
+def _choose(candidates: Sequence[_Candidate], options: FitOptions) -> _Candidate:
+    """The candidate with the highest validation accuracy; without "auto" the model that the user named, the last."""
+    if options.model != AUTO:
+        return candidates[-1]
+    return max(candidates, key=lambda candidate: candidate.row.validation_accuracy or 0.0)
+
+
+def split_for_fit(labels: np.ndarray, *, model: str, test_size: float, seed: int) -> Split:
+    """The split of a user's graph: with "auto" some labelled nodes choose the model, and have no other use.
+
+    Raises
+    ------
+    InvalidInput
+        If "auto" has no class with labelled nodes enough.
+    """
+    if model != AUTO:
+        return stratified_split(labels, stopping_size=STOPPING_SIZE, test_size=test_size, seed=seed)
+    split = stratified_split(
+        labels, stopping_size=VALIDATION_SIZE, validation_size=VALIDATION_SIZE, test_size=test_size, seed=seed
+    )
+    if not len(split.validation):
+        raise InvalidInput(
+            "model auto needs a class with three labelled nodes or more, one of them to choose a model by; label more "
+            "nodes, or name a model."
+        )
+    return split
