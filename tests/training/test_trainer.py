@@ -490,11 +490,11 @@ def test_a_time_limit_gives_the_results_of_as_many_epochs(graph, monkeypatch, co
 
     Runs that train one after the other share what is left of it.
     """
-    runs, clock, epochs = make_runs(graph, 2), iter(range(1000)), []
+    runs, ticks, epochs = make_runs(graph, 2), iter(range(1000)), []
     expected = train_batch(graph, runs, config, TrainingConfig(max_epochs=3))
     train_epoch = BatchedTrainer.train_epoch
     monkeypatch.setattr(BatchedTrainer, "train_epoch", lambda self: (epochs.append(1), train_epoch(self))[1])
-    monkeypatch.setattr(trainer_module.time, "perf_counter", lambda: 10 * len(epochs) + 1e-6 * next(clock))
+    monkeypatch.setattr(trainer_module.time, "perf_counter", lambda: 10 * len(epochs) + 1e-6 * next(ticks))
     device_graph = DeviceGraph.from_graph(graph)
     assert trainer_module.trains_as_one_batch(device_graph, config) == (seconds == 25)
     results = trainer_module.train_batch(device_graph, runs, config, TrainingConfig(), time_limit=seconds)

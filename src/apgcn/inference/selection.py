@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from apgcn._utils.validation import check_int, check_number
 from apgcn.data.graph import Graph
 from apgcn.data.homophily import edge_homophily
 from apgcn.data.splits import Split
-from apgcn.errors import InvalidInput
+from apgcn.errors import InvalidInput, UnknownName
 from apgcn.inference.fit import FitResult, evaluate_with_labels, fit_and_evaluate
 from apgcn.inference.known_labels import CorrectAndSmooth
 from apgcn.inference.leaderboard import (
@@ -30,7 +31,8 @@ from apgcn.inference.predictions import Predictions
 from apgcn.inference.splits import stratified_split
 from apgcn.inference.trained_model import TrainedModel
 from apgcn.models.registry import config_class
-from apgcn.training.config import TrainingConfig, configs_from_values
+from apgcn.training.config import TrainingConfig, configs_from_values, hyperparameter_names
+from apgcn.training.runs import MAX_RUNS
 from apgcn.training.trainer import Progress
 
 AUTO = "auto"
@@ -38,6 +40,8 @@ CANDIDATES = (LABELS, FEATURES, "apgcn", "appnp", "gcn", "arma")  # of `model="a
 BASELINES = (LABELS, FEATURES)  # beside a model that the user names
 VALIDATION_SIZE = 0.15  # fraction of the labelled nodes by which `auto` chooses
 STOPPING_SIZE = 0.2
+MIN_SECONDS = 1e-3  # of the training of a model, which takes one epoch at least
+CONSTANT_STEPS = 0.01  # a standard deviation of K below which it is constant
 TITLES = {LABELS: "label propagation (LP)", FEATURES: "features alone (MLP)"}
 
 ProgressBar = Callable[[str], AbstractContextManager[Callable[[Progress], None] | None]]
@@ -74,8 +78,15 @@ class FitOptions:
     time_limit: float | None = None
 
     def __post_init__(self) -> None:
-        if self.model != AUTO:
-            config_class(self.model)
+        names = CANDIDATES if self.model == AUTO else (self.model,)
+        known = list(dict.fromkeys(name for model in names for name in hyperparameter_names(model)))
+        for name in self.overrides or {}:
+            if name not in known:
+                raise UnknownName(f"hyperparameter of {self.model}", name, known)
+        check_int("ensemble_size", self.ensemble_size, maximum=MAX_RUNS)
+        check_int("seed", self.seed, minimum=0)
+        if self.time_limit is not None:
+            check_number("time_limit", self.time_limit, positive=True)
         if self.correct_and_smooth and self.model != AUTO and not config_class(self.model).has_weights:
             raise InvalidInput(f"correct_and_smooth needs a model with weights, but {self.model} has none.")
 
@@ -90,8 +101,8 @@ class FitOptions:
         """The model config and training config of one of the models, with the overrides that it has."""
         overrides = dict(self.overrides or {})
         if model != self.model:
-            names = {field.name for config in (config_class(model), TrainingConfig) for field in fields(config)}
-            overrides = {name: value for name, value in overrides.items() if name in names}
+            known = hyperparameter_names(model)
+            overrides = {name: value for name, value in overrides.items() if name in known}
         return configs_from_values(model, overrides)
 
 
@@ -129,7 +140,7 @@ def fit_with_leaderboard(
         time_limit = None
         if options.time_limit is not None:
             left = options.time_limit - (time.perf_counter() - started)
-            time_limit = max(0.0, left) / (len(options.models) - index)
+            time_limit = max(MIN_SECONDS, left / (len(options.models) - index))
             if left <= 0 and candidates and name != options.model:
                 advice.append(f"{TITLES.get(name, name)} was not trained: the time limit was reached.")
                 continue
@@ -147,7 +158,8 @@ def fit_with_leaderboard(
     model, predictions = chosen.result.model, chosen.result.predictions
     if predictions is None:
         predictions = model.predict(graph, device=options.device, threads=options.threads)
-    advice += [text for text in (describe_graph_effect(rows), describe_better_baseline(rows)) if text]
+    comparisons = describe_graph_effect(rows), describe_better_baseline(rows)
+    advice += [*filter(None, comparisons), *describe_training(model, predictions)]
     metrics = {
         **model.metrics,
         "leaderboard": [row.as_json() for row in rows],
@@ -179,6 +191,7 @@ def _train(
             ensemble_size=options.ensemble_size,
             seed=options.seed,
             progress=report,
+            time_limit=time_limit,
             **common,
         )
     title = TITLES.get(name, model.title)
@@ -202,6 +215,27 @@ def _train(
         corrected = evaluate_with_labels(replace(plain.model, correct_and_smooth=CorrectAndSmooth()), graph, **common)
         candidates.append(candidate(corrected, suffix=" + C&S"))
     return candidates
+
+
+def describe_training(model: TrainedModel, predictions: Predictions) -> list[str]:
+    """Warnings about a trained model: training that was cut off, and a halting unit without effect."""
+    warnings = []
+    if not model.metrics["converged"]:
+        epochs = max(model.metrics["epochs"])
+        limit = f"max_epochs={epochs}" if epochs == model.training.max_epochs else "the time limit"
+        warnings.append(
+            f"The training of {model.title} was ended by {limit} while it still improved; raise the limit for a better "
+            "model."
+        )
+    steps = predictions.steps
+    if hasattr(model.config, "penalty") and steps.std() < CONSTANT_STEPS:
+        value, last = steps.mean(), model.config.max_steps
+        remedy = f"a larger one, such as {10 * model.config.penalty:g}" if value > 0.99 * last else "a smaller one"
+        warnings.append(
+            f"K is {value:.4g} for every node: a penalty of {model.config.penalty:g} does not distinguish the nodes of "
+            f"this graph; try {remedy} (--penalty, or hyperparameters={{'penalty': ...}})."
+        )
+    return warnings
 
 
 def _choose(candidates: Sequence[_Candidate], options: FitOptions) -> _Candidate:
