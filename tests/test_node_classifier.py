@@ -123,12 +123,12 @@ def test_some_nodes_are_predicted_as_among_all(model):
 
 def test_a_networkx_graph_a_data_and_a_graph_are_whole_graphs(tables):
     edges, nodes, _ = tables
-    network = networkx.from_pandas_edgelist(edges)
+    nx_graph = networkx.from_pandas_edgelist(edges)
     for row in nodes.drop(columns="captain").to_dict("records"):
         node_id = row.pop("id")
-        network.add_node(node_id, **{name: value for name, value in row.items() if value is not None})
-    of_network = apgcn.fit(network, label="team", hyperparameters=SMALL, baselines=False)
-    assert sorted(of_network.predict()["id"]) == sorted(nodes["id"])
+        nx_graph.add_node(node_id, **{name: value for name, value in row.items() if value is not None})
+    of_networkx = apgcn.fit(nx_graph, label="team", hyperparameters=SMALL, baselines=False)
+    assert sorted(of_networkx.predict()["id"]) == sorted(nodes["id"])
 
     graph = random_graph(60, edges=150, features=6)
     expected = apgcn.fit(graph, hyperparameters=SMALL, baselines=False).predict()

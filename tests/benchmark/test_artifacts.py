@@ -25,9 +25,9 @@ from apgcn.benchmark import (
 from apgcn.benchmark.aggregate import Summary
 from apgcn.benchmark.config import RunConfig, Scope, group_by_config
 from apgcn.benchmark.formatting import treatment, verdict
-from apgcn.benchmark.progress import store_progress
+from apgcn.benchmark.progress import graph_size, relative_time, store_progress
 from apgcn.benchmark.published import GRAPHS
-from apgcn.benchmark.records import TimingRecord
+from apgcn.benchmark.records import PlannedBatch, TimingRecord
 from apgcn.benchmark.registry import ARTIFACTS, artifacts_in_store, select_artifacts
 from apgcn.benchmark.store import Store
 from apgcn.data.splits import TEST_SEEDS
@@ -573,3 +573,19 @@ def test_ablation_has_a_row_for_each_combination_of_the_scripts_settings(store):
     assert [row["script"] for row in rows[:2]] == [(False, False, False), (False, False, True)]
     assert [row["difference"] for row in rows] == [None, *(pytest.approx(number) for number in range(1, 8))]
     assert ablation.build(store, scope).table.cells[-1][2:5] == ["x", "x", "x"]
+
+
+def test_the_time_of_a_batch_is_that_of_the_most_similar_recorded_runs(store):
+    """Of the same model and graph; of the same model, scaled by the graph's size; of any model; or by size alone."""
+
+    def batch(dataset, model, runs=4):
+        return PlannedBatch.from_keys(RunConfig.from_preset(dataset, model).first_runs(runs), "cpu")
+
+    citeseer, photo = (graph_size(name) for name in ("citeseer", "amazon_photo"))
+    assert relative_time(batch("citeseer", "apgcn"), records=[]) == 4 * citeseer
+    records = add_fake_records(store, RunConfig.from_preset("citeseer", "apgcn"), [0.7, 0.8], seconds=6.0)
+    assert relative_time(batch("citeseer", "apgcn"), records=records) == 24
+    assert relative_time(batch("amazon_photo", "apgcn"), records=records) == pytest.approx(24 * photo / citeseer)
+    assert relative_time(batch("amazon_photo", "gcn"), records=records) == pytest.approx(24 * photo / citeseer)
+    records += add_fake_records(store, RunConfig.from_preset("citeseer", "gcn"), [0.7], seconds=1.0)
+    assert relative_time(batch("amazon_photo", "gcn"), records=records) == pytest.approx(4 * photo / citeseer)

@@ -65,7 +65,7 @@ def test_waiting_for_another_process_is_logged_once(folder, capsys):
     from apgcn.cli.progress import plan_progress
 
     batch = PlannedBatch.from_keys(RunConfig.from_preset("cora", "apgcn").first_runs(3), "cpu")
-    with plan_progress(3, lambda: 3) as progress:
+    with plan_progress(3, lambda: 3, estimate=lambda batch: 1.0) as progress:
         for _ in range(5):
             progress.on_planned([batch])
             progress.on_waiting()

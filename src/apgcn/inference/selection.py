@@ -31,6 +31,9 @@ from apgcn.inference.predictions import Predictions
 from apgcn.inference.splits import stratified_split
 from apgcn.inference.trained_model import TrainedModel
 from apgcn.models.registry import config_class
+from apgcn.ops.devices import resolve_device
+from apgcn.ops.threads import resolve_threads
+from apgcn.training.batching import estimate_training
 from apgcn.training.config import TrainingConfig, configs_from_values, hyperparameter_names
 from apgcn.training.runs import MAX_RUNS
 from apgcn.training.trainer import Progress
@@ -44,7 +47,7 @@ MIN_SECONDS = 1e-3  # of the training of a model, which takes one epoch at least
 CONSTANT_STEPS = 0.01  # a standard deviation of K below which it is constant
 TITLES = {LABELS: "label propagation (LP)", FEATURES: "features alone (MLP)"}
 
-ProgressBar = Callable[[str], AbstractContextManager[Callable[[Progress], None] | None]]
+ProgressBar = Callable[[str, float, float], AbstractContextManager[Callable[[Progress], None] | None]]
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,8 @@ def fit_with_leaderboard(
     split : Split
         See `split_for_fit`.
     progress : function, optional
-        `progress(title)` is a context whose value is called with a `Progress` after every epoch of one model.
+        `progress(title, epoch, total)` is a context whose value is called with a `Progress` after every epoch of one
+        model; `epoch` and `total` are rough estimates of the seconds of an epoch and of the training.
 
     Raises
     ------
@@ -182,7 +186,16 @@ def _train(
     started = time.perf_counter()
     model, training = options.configs(name)
     common: dict[str, Any] = {"device": options.device, "threads": options.threads}
-    with progress(model.title) if progress else nullcontext() as report:
+    title = TITLES.get(name, model.title)
+    estimate = estimate_training(
+        graph,
+        model,
+        training,
+        runs=options.ensemble_size,
+        device=resolve_device(str(options.device)),
+        threads=resolve_threads(options.threads),
+    )
+    with progress(title, *estimate) if progress else nullcontext() as report:
         plain = fit_and_evaluate(
             graph,
             split,
@@ -194,7 +207,6 @@ def _train(
             time_limit=time_limit,
             **common,
         )
-    title = TITLES.get(name, model.title)
     steps_mean = float(plain.predictions.steps.mean()) if plain.predictions else float(model.max_steps)
 
     def candidate(result: FitResult, suffix: str = "") -> _Candidate:

@@ -19,9 +19,12 @@ from apgcn.ops.dispatch import kernels_for_device
 from apgcn.ops.threads import kernel_threads, resolve_threads
 from apgcn.training.config import TrainingConfig
 from apgcn.training.runs import Run, RunResult, check_run
-from apgcn.training.trainer import Progress, overall_progress, remaining_share, train_batch
+from apgcn.training.trainer import EXPECTED_PATIENCES, Progress, overall_progress, remaining_share, train_batch
 
 MAX_CPU_BATCH = 8  # more gains little on a small graph, and on a large one exceeds the CPU's caches
+CPU_SECONDS_PER_FLOAT = 1e-9  # of one thread: 0.6 to 1.6 by benchmarks/README.md, by model and graph
+GPU_SECONDS_PER_FLOAT = 5e-11  # of an H200, with many runs in a batch
+FLOATS_PER_THREAD = 1e7  # fewer gain nothing from another thread
 MEMORY_FRACTION = 0.6  # of the memory that a run batch may use
 
 
@@ -196,6 +199,21 @@ def bytes_per_run(graph: Graph, model: ModelConfig, device: torch.device) -> int
     """Estimated memory of one run of a batch in training, in bytes."""
     saved = model.floats_saved_by_kernels(graph) if kernels_for_device(device) else 0
     return 4 * (model.floats_per_run(graph) - saved)
+
+
+def estimate_training(
+    graph: Graph, model: ModelConfig, training: TrainingConfig, *, runs: int, device: torch.device, threads: int = 1
+) -> tuple[float, float]:
+    """A rough estimate of the seconds of an epoch of all runs and of the training, before it begins.
+
+    An epoch moves each float of `floats_per_run` a few times; the number of epochs is that of recorded trainings.
+    """
+    if not model.has_weights:
+        return 0.0, 0.0
+    floats = runs * model.floats_per_run(graph)
+    cores = min(threads, max(1.0, floats / FLOATS_PER_THREAD))
+    epoch = floats * (GPU_SECONDS_PER_FLOAT if device.type == "cuda" else CPU_SECONDS_PER_FLOAT / cores)
+    return epoch, epoch * min(EXPECTED_PATIENCES * training.patience, training.max_epochs)
 
 
 def check_memory(needed: int, available: int, device: torch.device, *, what: str, advice: str) -> None:

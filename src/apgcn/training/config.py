@@ -81,10 +81,8 @@ def preset_config(
 
 
 def hyperparameter_names(model: str) -> list[str]:
-    """The hyperparameters of a model and, if it is trained, of its training."""
-    config = config_class(model)
-    configs = (config, TrainingConfig) if config.has_weights else (config,)
-    return [field.name for part in configs for field in fields(part)]
+    """The hyperparameters of a model and of its training."""
+    return [field.name for config in (config_class(model), TrainingConfig) for field in fields(config)]
 
 
 def configs_from_values(model: str, values: Mapping[str, Any]) -> tuple[ModelConfig, TrainingConfig]:
