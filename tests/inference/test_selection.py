@@ -42,7 +42,7 @@ def test_where_neighbours_mislead_auto_is_as_good_as_the_best_candidate():
 
 
 def test_where_features_are_useless_known_labels_are_used():
-    """Communities with nearly useless features: with known labels AP-GCN is as good as label propagation, and so is auto.
+    """Communities with nearly useless features: with known labels AP-GCN is as good as label propagation, and auto too.
 
     Judged on the 900 unlabelled nodes, whose classes no model knows.
     """
