@@ -132,7 +132,7 @@ def test_a_run_batch_of_which_some_runs_have_finished_is_resumed(cora, tmp_path)
 def test_a_checkpoint_of_version_0_1_is_refused(cora, tmp_path):
     """It has the facts of the training, the epochs and a digest, but no format number."""
     trainer = BatchedTrainer(
-        DeviceGraph.from_graph(cora), benchmark_runs(cora, 1), APGCNConfig(hidden_channels=2), TrainingConfig()
+        DeviceGraph.from_graph(cora), benchmark_runs(cora, 1), APGCNConfig(hidden_channels=8), TrainingConfig()
     )
     trainer.train_epoch()
     write_checkpoint(tmp_path / "new", trainer, {"a": 1})

@@ -33,7 +33,7 @@ TRAINED = [name for name, config in MODELS.items() if config.has_weights]
 def small_config(name):
     """A small model: the contract does not depend on its size."""
     names = {field.name for field in fields(MODELS[name])}
-    return MODELS[name](**{"hidden_channels": 4} if "hidden_channels" in names else {})
+    return MODELS[name](**{"hidden_channels": 8} if "hidden_channels" in names else {})
 
 
 @pytest.fixture(scope="module")
