@@ -125,7 +125,7 @@ def test_several_workers_give_the_records_of_one(undisturbed, tmp_path):
     assert results_without_times(tmp_path) == results_without_times(undisturbed)
 
 
-def test_workers_end_when_their_parent_is_killed():
+def test_workers_end_when_their_parent_is_killed(tmp_path):
     """While they are busy, when they do not read from their pipes."""
     if not Path("/proc/self/task").exists():
         pytest.skip("needs /proc")
@@ -133,12 +133,13 @@ def test_workers_end_when_their_parent_is_killed():
         f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r})\n"
         "from run_small_plan import sleep_forever\n"
         "from apgcn.benchmark.executors import ProcessExecutor\n"
-        "list(ProcessExecutor(2).run(sleep_forever, [1, 2], print))"
+        "list(ProcessExecutor(2).run(sleep_forever, sys.argv[1:], print))"
     )
-    process = subprocess.Popen([sys.executable, "-c", code])
-    _until(lambda: len(_children(process.pid)) >= 3)  # two workers, and Python's own helper
+    marks = [tmp_path / "one", tmp_path / "other"]
+    process = subprocess.Popen([sys.executable, "-c", code, *marks])
+    _until(lambda: all(mark.exists() for mark in marks))  # both workers have begun
     workers = _children(process.pid)
-    time.sleep(3)  # they have begun
+    assert len(workers) >= 3  # and Python's own helper
     process.kill()
     process.wait()
     _until(lambda: not any(_alive(worker) for worker in workers))
@@ -155,7 +156,7 @@ def _alive(pid):
         return False
 
 
-def _until(condition, seconds=30):
+def _until(condition, seconds=120):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it took too long"

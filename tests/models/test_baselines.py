@@ -315,9 +315,9 @@ def test_a_column_that_has_converged_is_not_updated_while_others_iterate(monkeyp
 
 
 def test_bootstrapping_does_not_depend_on_the_other_runs_of_the_batch():
-    """On a real graph with 300 of its features, over ten rounds: a node added too early changes later rounds."""
+    """On a real graph with 100 of its features, over ten rounds: a node added too early changes later rounds."""
     cora = clean(load("cora"))
-    graph = DeviceGraph.from_graph(replace(cora, features=cora.features[:, :300]))
+    graph = DeviceGraph.from_graph(replace(cora, features=cora.features[:, :100]))
     train_nodes = torch.tensor(np.stack([run.split.train for run in benchmark_runs(cora, 2)]))
     together = BtFPConfig().solve(graph, train_nodes).output
     for run in range(2):
