@@ -254,7 +254,7 @@ def test_hyperparameters_are_converted_once_per_run_config(tmp_path, monkeypatch
     configs_from_values = training_config.configs_from_values
     monkeypatch.setattr(training_config, "configs_from_values", counted)
     monkeypatch.setattr(run_configs, "configs_from_values", counted)
-    run_config = RunConfig.from_preset("cora", "apgcn", hidden_channels=8, max_epochs=2, penalty=0.007)  # of this test only
+    run_config = RunConfig.from_preset("cora", "apgcn", hidden_channels=8, max_epochs=2, penalty=0.007)  # used once
     store = Store(tmp_path)
     run_plan(store, run_config.first_runs(2))
     assert len(store.records_for(run_config)) == len(Store(tmp_path).records_for(run_config)) == 2

@@ -155,7 +155,7 @@ def test_a_training_loop_as_in_the_documentation_of_pytorch_geometric(data):
     torch.manual_seed(0)
     model = APGCN(x.shape[1], 16, 7)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05, weight_decay=5e-4)
-    for _ in range(25):
+    for _ in range(50):
         model.train()
         optimizer.zero_grad()
         out = model(x, edge_index)
