@@ -125,7 +125,7 @@ def test_several_workers_give_the_records_of_one(undisturbed, tmp_path):
     assert results_without_times(tmp_path) == results_without_times(undisturbed)
 
 
-def test_workers_end_when_their_parent_is_killed():
+def test_workers_end_when_their_parent_is_killed(tmp_path):
     """While they are busy, when they do not read from their pipes."""
     if not Path("/proc/self/task").exists():
         pytest.skip("needs /proc")
@@ -133,12 +133,13 @@ def test_workers_end_when_their_parent_is_killed():
         f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r})\n"
         "from run_small_plan import sleep_forever\n"
         "from apgcn.benchmark.executors import ProcessExecutor\n"
-        "list(ProcessExecutor(2).run(sleep_forever, [1, 2], print))"
+        "list(ProcessExecutor(2).run(sleep_forever, sys.argv[1:], print))"
     )
-    process = subprocess.Popen([sys.executable, "-c", code])
-    _until(lambda: len(_children(process.pid)) >= 3)  # two workers, and Python's own helper
+    marks = [tmp_path / "one", tmp_path / "other"]
+    process = subprocess.Popen([sys.executable, "-c", code, *marks])
+    _until(lambda: all(mark.exists() for mark in marks))  # both workers have begun
     workers = _children(process.pid)
-    time.sleep(3)  # they have begun
+    assert len(workers) >= 3  # and Python's own helper
     process.kill()
     process.wait()
     _until(lambda: not any(_alive(worker) for worker in workers))
@@ -155,7 +156,7 @@ def _alive(pid):
         return False
 
 
-def _until(condition, seconds=30):
+def _until(condition, seconds=120):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it took too long"
@@ -253,7 +254,7 @@ def test_hyperparameters_are_converted_once_per_run_config(tmp_path, monkeypatch
     configs_from_values = training_config.configs_from_values
     monkeypatch.setattr(training_config, "configs_from_values", counted)
     monkeypatch.setattr(run_configs, "configs_from_values", counted)
-    run_config = RunConfig.from_preset("cora", "apgcn", hidden_channels=6, max_epochs=2)  # no other test has it
+    run_config = RunConfig.from_preset("cora", "apgcn", hidden_channels=8, max_epochs=2, penalty=0.007)  # used once
     store = Store(tmp_path)
     run_plan(store, run_config.first_runs(2))
     assert len(store.records_for(run_config)) == len(Store(tmp_path).records_for(run_config)) == 2
@@ -344,7 +345,7 @@ def test_record_has_the_results_of_the_training(tmp_path):
 
 
 def test_validation_runs_have_no_test_accuracy(tmp_path):
-    run_config = RunConfig.from_preset("cora", "apgcn", hidden_channels=4, max_epochs=2, seed_set="validation")
+    run_config = RunConfig.from_preset("cora", "apgcn", hidden_channels=8, max_epochs=2, seed_set="validation")
     store = Store(tmp_path)
     run_plan(store, run_config.first_runs(1))
     (record,) = store.records.values()
@@ -356,7 +357,7 @@ def test_validation_runs_have_no_test_accuracy(tmp_path):
 def test_train_per_class_changes_the_training_set_and_the_key(tmp_path):
     store = Store(tmp_path)
     for labels in (5, 20):
-        run_config = RunConfig.from_preset("cora", "apgcn", hidden_channels=4, max_epochs=2, train_per_class=labels)
+        run_config = RunConfig.from_preset("cora", "apgcn", hidden_channels=8, max_epochs=2, train_per_class=labels)
         run_plan(store, run_config.first_runs(1))
         assert len(run_from_key(run_config.first_runs(1)[0]).split.train) == 7 * labels
     few, default = store.records.values()

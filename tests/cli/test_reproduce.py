@@ -23,7 +23,7 @@ def few_epochs(monkeypatch):
     """Three epochs of a tiny network, one round of Bt.FP: the commands are tested here, not the training."""
     from apgcn.benchmark import config
 
-    small = {"hidden_channels": 4, "rounds": 1}
+    small = {"hidden_channels": 8, "rounds": 1}
 
     def quick(model):
         defaults = config.default_hyperparameters(model)
@@ -351,7 +351,7 @@ def test_a_damaged_store_is_refused_with_its_line(kept, folder, capsys):
 
 def test_a_record_that_was_edited_is_refused(kept, folder, capsys):
     text = (folder / "runs.jsonl").read_text()
-    (folder / "runs.jsonl").write_text(text.replace('"hidden_channels": 4', '"hidden_channels": 5', 1))
+    (folder / "runs.jsonl").write_text(text.replace('"hidden_channels": 8', '"hidden_channels": 9', 1))
     assert run(["status", kept]) == 2
     assert "line 1 of" in (message := capsys.readouterr().err)
     assert "key must be that of the other fields" in message

@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from helpers.rank_processes import (
     wait,
 )
 
-from apgcn.benchmark.store import Store
+from apgcn import benchmark_runs, preset_config, train
 from apgcn.cli import run
 from apgcn.inference.bundle import load_model
 
@@ -55,9 +56,9 @@ streaming_npz.NpzSource.save = lambda *arguments, **options: [time.sleep(6), sav
     ],
 )
 def test_ranks_train_what_one_process_trains(num_ranks, dataset, options, code, benchmark_graph, tmp_path):
-    """Losses of fifty epochs without dropout, from the same key and seed."""
+    """Losses of thirty epochs without dropout, from the same key and seed."""
     benchmark_graph(dataset)
-    common = ["train", dataset, "--set", "max_epochs=50", "--set", "patience=50", *NO_DROPOUT]
+    common = ["train", dataset, "--set", "max_epochs=30", "--set", "patience=30", *NO_DROPOUT]
     single_options = [option for option in options if option not in ("--partition", "blocks")]
 
     def compare(seed):
@@ -65,7 +66,7 @@ def test_ranks_train_what_one_process_trains(num_ranks, dataset, options, code, 
         assert run([*common, *single_options, "--seed", str(seed), "--out", str(single)]) == 0
         run_ranks(num_ranks, [*common, *options, "--seed", seed, "--out", sharded], code=code)
         expected, actual = history(single), history(sharded)
-        assert actual.shape == (50, 4)
+        assert actual.shape == (30, 4)
         np.testing.assert_allclose(actual[:, :2], expected[:, :2], atol=1e-4)
         np.testing.assert_allclose(actual[:, 2:], expected[:, 2:], atol=0.005)  # a single node is some 0.001 of it
         if options[:2] == FROZEN[:2]:
@@ -82,38 +83,46 @@ def test_ranks_train_what_one_process_trains(num_ranks, dataset, options, code, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [[], ["--set", "monitor=regularised", "--set", "early_stop_mode=tie"]])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--set", "learning_rate=0.2"],
+        ["--set", "learning_rate=0.05", "--set", "monitor=regularised", "--set", "early_stop_mode=tie"],
+    ],
+)
 def test_ranks_stop_at_the_epoch_of_one_process(options, tmp_path):
-    common = ["train", "cora", "--set", "patience=3", "--set", "learning_rate=0.05", *NO_DROPOUT, *options]
+    """After some 15 epochs: in few epochs, rounding is amplified little."""
+    common = ["train", "cora", "--set", "patience=3", *NO_DROPOUT, *options]
 
     def compare(seed):
         single, sharded = tmp_path / f"single {seed}", tmp_path / f"sharded {seed}"
         assert run([*common, "--seed", str(seed), "--out", str(single)]) == 0
         run_ranks(2, [*common, "--seed", seed, "--out", sharded])
         expected, actual = history(single), history(sharded)
-        assert len(actual) == len(expected) < 100
+        assert 5 < len(actual) == len(expected) < 100
         np.testing.assert_allclose(actual[:, :2], expected[:, :2], atol=1e-3)
 
     for_one_of_three_seeds(compare)
 
 
+@pytest.fixture(scope="module")
+def accuracies(cora):
+    """Of forty runs of one process, on the split of the first run, with a learning rate at which forty epochs do."""
+    model, training = preset_config("cora", max_epochs=40, learning_rate=0.05)
+    (run,) = benchmark_runs(cora, 1)
+    runs = [replace(run, init=number) for number in range(40)]
+    return [result.test_accuracy for result in train(cora, runs, model, training)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("num_ranks", [1, 2])
-def test_with_dropout_the_accuracy_is_that_of_other_runs(num_ranks, benchmark_graph, tmp_path):
-    """Two ranks draw other masks: the accuracy is in the interval that holds 95 % of the recorded runs."""
-    benchmark_graph("cora_ml")
-    records = [
-        record.test_accuracy
-        for record in Store(ROOT / "results" / "h200").records.values()
-        if (record.dataset, record.model, record.hyperparameters.get("freeze_halted", False))
-        == ("cora_ml", "apgcn", False)
-        and record.train_per_class == 20
-        and record.hyperparameters["penalty"] == 0.005
-    ]
-    assert len(records) >= 100
-    run_ranks(num_ranks, ["train", "cora_ml", "--out", tmp_path / "m"])
+def test_with_dropout_the_accuracy_is_that_of_other_runs(num_ranks, accuracies, tmp_path):
+    """Two ranks draw other masks: the accuracy is in the interval that holds 95 % of the runs of one process."""
+    options = ["--set", "max_epochs=40", "--set", "learning_rate=0.05", "--seed", 2]  # seeds 0 to 3: 0.84 to 0.77
+    run_ranks(num_ranks, ["train", "cora", *options, "--out", tmp_path / "m"])
     summary = json.loads((tmp_path / "m" / "summary.json").read_text())
-    lower, upper = np.quantile(records, [0.025, 0.975])
+    lower, upper = np.quantile(accuracies, [0.025, 0.975])
+    assert upper < lower + 0.1
     assert lower <= summary["accuracy_mean"] <= upper
     assert summary["ranks"] == num_ranks
     for traffic in summary["traffic"]:
@@ -161,7 +170,7 @@ def test_ranks_wait_while_one_rank_writes(archive, tmp_path):
 
 
 def test_ranks_write_the_folder_of_one_process_and_predictions_for_their_nodes(archive, tmp_path):
-    results = run_ranks(2, ["fit", "--graph", archive, "--out", tmp_path / "m", "--set", "max_epochs=60", "--json"])
+    results = run_ranks(2, ["fit", "--graph", archive, "--out", tmp_path / "m", "--set", "max_epochs=20", "--json"])
     summary = json.loads(results[0][1])
     assert summary["nodes"] == 400
     assert len(summary["traffic"]) == 2
