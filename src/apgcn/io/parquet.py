@@ -89,15 +89,7 @@ def _cells(path: Path, name: str, table) -> list[str] | np.ndarray:
         column = column.cast(dtype.value_type)
         dtype = column.type
     if arrow.types.is_floating(dtype):
-        values = column.to_numpy(zero_copy_only=False).astype(np.float64)
-        missing = column.is_null().to_numpy(zero_copy_only=False)
-        nan_rows = np.flatnonzero(np.isnan(values) & ~missing)
-        if len(nan_rows):
-            raise InvalidInput(
-                f"{path}, row {nan_rows[0] + 1}, column {name!r} must be a finite number, got NaN; "
-                "write a null if the value is missing."
-            )
-        return values
+        return column.to_numpy(zero_copy_only=False).astype(np.float64)
     if arrow.types.is_integer(dtype) or arrow.types.is_boolean(dtype):
         if not column.null_count:
             return column.to_numpy(zero_copy_only=False).astype(np.uint64 if dtype == arrow.uint64() else np.int64)
