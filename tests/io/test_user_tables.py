@@ -8,6 +8,7 @@ import pytest
 from apgcn.errors import InvalidInput
 from apgcn.io.csv import read_csv
 from apgcn.io.graph_builder import build_graph, extend_graph
+from apgcn.io.networkx import from_networkx
 from apgcn.io.parquet import read_parquet, write_parquet
 from apgcn.io.registry import read_table
 from apgcn.io.schema import TableSchema
@@ -92,6 +93,19 @@ def test_usual_names_stay_a_header_although_they_are_nodes(read):
 def test_names_that_the_user_passes_are_a_header(read):
     loaded = read(EDGES.replace("source,target", "a,b"), NODES, TableSchema(label="topic", source="a", target="b"))
     assert_same_graph(loaded.graph, read(EDGES, NODES).graph)
+
+
+def test_minimum_size_of_a_class_is_kept_in_graphs_of_networkx():
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.path_graph(7)
+    for node in graph:
+        graph.nodes[node].update(topic="aabbc"[node] if node < 5 else float("nan"), size=node, big=node > 2)
+    loaded = from_networkx(graph, TableSchema(label="topic", min_class=2))
+    assert loaded.graph.labels.tolist() == [0, 0, 1, 1, -1, -1, -1]
+    assert loaded.schema.dropped_classes == ("c",)
+    assert notes_with(loaded, "2 labels read as unknown: 'nan' (2)")
+    again = from_networkx(graph, loaded.schema, encoding=loaded.encoding, class_names=("a", "b"))
+    assert_same_graph(again.graph, loaded.graph)
 
 
 def test_table_of_another_library_has_no_first_line(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -50,7 +50,7 @@ def parse_numbers(cells: Sequence[str], *, decimal_comma: bool = False) -> np.nd
     return None
 
 
-def are_booleans(cells: Sequence[str]) -> bool:
+def are_booleans(cells: Iterable[str]) -> bool:
     """Whether a column has true or false in each cell that is not missing, and some such cell."""
     present = (text.lower() in BOOLEANS for text in cells if text not in MISSING)
     return next(present, False) and all(present)

@@ -37,6 +37,6 @@ def read_first_line(edges: Table, node_index: Mapping[str, int], schema: TableSc
     )
     note = (
         f"{edges.source}: the first line is an edge, because {first!r} and {second!r} are nodes; if they are names of "
-        "columns, replace them by source and target."
+        f"columns, pass --source {first!r} --target {second!r}."
     )
     return with_first_line, [note]

@@ -143,7 +143,7 @@ class Table:
     def is_boolean(self, column: int) -> bool:
         """Whether a column of text has true or false in each cell that is not missing."""
         cells = self.cells[column]
-        return not isinstance(cells, np.ndarray) and are_booleans([cell.strip() for cell in cells])
+        return not isinstance(cells, np.ndarray) and are_booleans(cell.strip() for cell in cells)
 
     def require_numbers(self, column: int) -> np.ndarray:
         """Like `as_numbers`, but a cell with text is an error."""
