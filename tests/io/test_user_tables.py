@@ -76,6 +76,15 @@ def test_first_edge_may_be_the_only_one_and_the_third_column_its_weight(read):
                      loaded.encoding)  # fmt: skip
 
 
+def test_new_edges_without_a_header_may_name_new_nodes_and_old_ones(read, tmp_path):
+    loaded = read(EDGES, NODES)
+    (tmp_path / "more.csv").write_text("e,a\ne,b\n")
+    new = Table("new", ("id", "size"), [["e"], ["1"]])
+    extended = extend_graph(loaded.graph, read_csv(tmp_path / "more.csv"), new, loaded.schema, loaded.encoding)
+    assert extended.graph.adjacency.toarray()[4].tolist() == [1, 1, 0, 0, 0]
+    assert notes_with(extended, "more.csv: the first line is an edge, because 'e' and 'a' are nodes")
+
+
 @pytest.mark.parametrize("header", ["a,other", "other,b", "source,target", "from,to", "Source,TARGET"])
 def test_header_with_a_name_that_is_no_node_stays_a_header(read, header):
     loaded = read(EDGES.replace("source,target", header), NODES)
@@ -228,6 +237,18 @@ def test_other_words_for_true_and_false_are_text(read):
             for row, (name, cell) in enumerate(zip("abcd", cells.split(), strict=True))
         )
         assert notes_with(read(EDGES, nodes), "text columns, not used as features: 'old'")
+
+
+@pytest.mark.filterwarnings("error")
+def test_columns_of_numbers_and_booleans_of_another_library_have_the_same_values():
+    """As arrays: ids that pandas turned into floats, and an index by its name in Parquet."""
+    edges = Table("edges", ("source", "target"), [np.array([1.0, 2.0]), np.array([2, 3])])
+    cells = [np.array([1, 2, 3]), np.array([True, False, True]), np.array([0.5, np.nan, 1.5]), np.array([5, 6, 7])]
+    nodes = Table("nodes", ("id", "old", "size", "__index_level_0__"), cells)
+    loaded = build_graph(edges, nodes, TableSchema(), name="graph")
+    assert loaded.encoding.feature_names == ["old", "size"]
+    assert dense(loaded.graph)[1].tolist() == pytest.approx([-(2**0.5), 0])
+    assert loaded.graph.adjacency.toarray().tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
 
 
 # --- decimal commas ---

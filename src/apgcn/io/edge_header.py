@@ -22,7 +22,7 @@ def read_first_line(edges: Table, node_index: Mapping[str, int], schema: TableSc
         edges.check_header()
         return edges, []
     is_header = {schema.source, schema.target, schema.weight} & set(edges.columns)
-    if is_header or find_usual_endpoint_columns(edges) == (0, 1):
+    if is_header or find_usual_endpoint_columns(edges) is not None:
         edges.check_header()
         return edges, [f"{edges.source}: the first line is the header, although {first!r} and {second!r} are nodes."]
     names = [schema.source or "source", schema.target or "target"]
