@@ -119,6 +119,21 @@ def test_altered_metadata_with_right_checksums_is_refused(model, tmp_path, place
         load_model(tmp_path / "m")
 
 
+def test_model_of_version_0_2_has_no_notes_and_keeps_all_classes(model, tmp_path):
+    shutil.copytree(model, tmp_path / "m")
+    content = json.loads((tmp_path / "m" / "model.json").read_text())
+    for inner, name in (
+        (content, "checksum"),
+        (content, "notes"),
+        *((content["schema"], field) for field in ("min_class", "dropped_classes")),
+    ):
+        del inner[name]
+    content["checksum"] = bundle_module._json_checksum(content)
+    (tmp_path / "m" / "model.json").write_text(json.dumps(content))
+    loaded = load_model(tmp_path / "m")
+    assert (loaded.notes, loaded.schema) == ((), load_model(model).schema)
+
+
 @pytest.mark.parametrize(
     ("change", "found"),
     [

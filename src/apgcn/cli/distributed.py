@@ -87,6 +87,7 @@ def fit_on_ranks(
         source = comm.run_collectively(lambda: _graph_source(files, schema, quiet=comm.rank > 0))
         split = comm.run_collectively(lambda: stratified_split(source.labels, test_size=test_size, seed=seed))
         split_notes = missing_class_notes(source, split, sets=held_out_sets(test_size))
+        source.notes.extend(split_notes)
         runs = [Run(split, init=seed + number, dataset=GRAPH_NAME) for number in range(ensemble_size)]
         notify = _notify_on_rank_0(comm)
         for note in split_notes:
@@ -129,7 +130,7 @@ def fit_on_ranks(
                 "ensemble_size": sharded_model.model.ensemble_size,
                 "hyperparameters": {**vars(model_config), **vars(training)},
                 "steps_mean": float(steps_mean),
-                "notes": [*source.notes, *split_notes],
+                "notes": source.notes,
                 **metrics,
                 "out": str(out),
             }

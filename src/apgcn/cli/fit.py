@@ -89,6 +89,12 @@ def fit(
         str | None,
         typer.Option(help="Columns, separated by commas, that are no features.", rich_help_panel=COLUMNS),
     ] = None,
+    min_class: Annotated[
+        int,
+        typer.Option(
+            help="Treat classes with fewer labelled nodes as unknown; 1 keeps all classes.", rich_help_panel=COLUMNS
+        ),
+    ] = 1,
     model: FitModelName = "apgcn",
     penalty: Penalty = None,
     max_steps: MaxSteps = None,
@@ -169,6 +175,7 @@ def fit(
         one_hot=split_names(one_hot) or [],
         bag_of_words=split_names(bag_of_words) or [],
         ignore=split_names(ignore) or [],
+        min_class=min_class,
     )
     files = GraphFiles(edges, nodes, graph_path)
     if files.is_empty:
@@ -255,6 +262,7 @@ def _fit(
         split = split_for_fit(graph.labels, model=model, test_size=test_size, seed=seed)
         split_notes = missing_class_notes(graph, split, sets=held_out_sets(test_size))
         log_all(split_notes)
+        notes = [*loaded.notes, *split_notes]
         started = time.perf_counter()
         results = _tune(graph, split, model, overrides, trials=trials, seed=seed, device=torch_device) if trials else []
         if results:
@@ -275,7 +283,7 @@ def _fit(
             }
             for trial in results
         ]
-        write_bundle(folder, ModelBundle(trained, graph, loaded.encoding, loaded.schema))
+        write_bundle(folder, ModelBundle(trained, graph, loaded.encoding, loaded.schema, notes=notes))
     summary = {
         "nodes": graph.num_nodes,
         "edges": graph.num_directed_edges if loaded.schema.directed else graph.num_directed_edges // 2,
@@ -287,7 +295,7 @@ def _fit(
         "correct_and_smooth": trained.correct_and_smooth is not None,
         "ensemble_size": trained.ensemble_size,
         "hyperparameters": {**vars(trained.config), **vars(trained.training)},
-        "notes": [*loaded.notes, *split_notes],
+        "notes": notes,
         **trained.metrics,
         "out": str(out),
     }

@@ -50,6 +50,8 @@ class ModelBundle:
         Which columns hold ids, labels and edges; None where features came as an array.
     feature_names : tuple of str
         Column names of an array of features, as scikit-learn records them; may be empty.
+    notes : sequence of str
+        What was assumed, removed or replaced when the graph was read, one sentence each.
     """
 
     model: TrainedModel
@@ -57,6 +59,7 @@ class ModelBundle:
     encoding: FeatureEncoding | None = None
     schema: TableSchema | None = None
     feature_names: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
 
 
 def save_model(folder: Path, bundle: ModelBundle) -> None:
@@ -76,6 +79,7 @@ def write_bundle(folder: Path, bundle: ModelBundle) -> None:
         encoding=bundle.encoding,
         schema=bundle.schema,
         feature_names=bundle.feature_names,
+        notes=bundle.notes,
     )
 
 
@@ -88,6 +92,7 @@ def write_model(
     encoding: FeatureEncoding | None = None,
     schema: TableSchema | None = None,
     feature_names: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> None:
     """Write the weights and model.json into a folder that has the graph already."""
     from safetensors.torch import save as to_bytes
@@ -110,6 +115,7 @@ def write_model(
         "graph": {"name": graph_name, "fingerprint": graph_fingerprint},
         "split": {"seed": model.split.seed} | {name: getattr(model.split, name).tolist() for name in SETS},
         "metrics": model.metrics,
+        "notes": list(notes),
         "checksums": {name: _file_checksum(folder / name) for name in (WEIGHTS_FILE, GRAPH_FILE)},
     }
     content["checksum"] = _json_checksum(content)
@@ -232,6 +238,7 @@ def _read_bundle(folder: Path, content: Mapping[str, Any]) -> ModelBundle:
         encoding=FeatureEncoding.from_json(encoding) if encoding else None,
         schema=TableSchema(**schema) if schema else None,
         feature_names=tuple(str(name) for name in content["feature_names"]),
+        notes=tuple(str(note) for note in content.get("notes", [])),  # 0.2: none
     )
 
 

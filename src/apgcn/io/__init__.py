@@ -12,8 +12,10 @@ Start with `read_table` and `build_graph` for two tables, or with `read_graph` f
 | `pandas` | `from_pandas`: DataFrames of edges and nodes |
 | `scipy` | `from_scipy`, `read_scipy`, `write_scipy` |
 | `pyg` | `from_pyg`, `to_pyg`: PyTorch Geometric |
-| `tables` | `Table`: columns in memory, with the line of each row in its file |
+| `tables`, `cells` | `Table`: columns in memory, with the line of each row in its file; numbers and missing values |
 | `schema` | `TableSchema`, the meaning of columns |
+| `index_columns`, `edge_header` | columns without a name; a first line that is an edge |
+| `node_ids`, `labels` | the nodes that ids mean; classes |
 | `feature_encoding` | `FeatureEncoding`, features from columns |
 | `edges` | canonical edges: no self-loops, no duplicates |
 | `graph_builder` | `build_graph`, `extend_graph`, `LoadedGraph` |

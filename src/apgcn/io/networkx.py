@@ -49,7 +49,8 @@ def from_networkx(
     loaded = build_graph(edges, nodes, table_schema, name=name, encoding=encoding, class_names=class_names)
     if schema.directed and not graph.is_directed():
         loaded.notes.append(f"{name}: the graph is undirected, so both endpoints of an edge receive from each other.")
-    return replace(loaded, schema=replace(user_schema, weight=loaded.schema.weight))
+    found = loaded.schema
+    return replace(loaded, schema=replace(user_schema, weight=found.weight, dropped_classes=found.dropped_classes))
 
 
 def to_networkx(graph: Graph) -> networkx.Graph:
