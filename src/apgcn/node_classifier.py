@@ -156,8 +156,7 @@ def fit(
     held_out = ["stopping", *(name for name in ("validation", "test") if len(getattr(split, name)))]
     notes = [*loaded.notes, *missing_class_notes(loaded.graph, split, sets=held_out)]
     trained, _ = fit_with_leaderboard(loaded.graph, split, options)
-    trained = replace(trained, metrics={**trained.metrics, "notes": notes})
-    return NodeClassifier(ModelBundle(trained, loaded.graph, loaded.encoding, loaded.schema))
+    return NodeClassifier(ModelBundle(trained, loaded.graph, loaded.encoding, loaded.schema, notes=notes))
 
 
 def load_model(folder: str | Path) -> NodeClassifier:
@@ -221,7 +220,7 @@ class NodeClassifier:
     @property
     def notes(self) -> list[str]:
         """What was assumed, removed or replaced when the tables were read."""
-        return list(self.model.metrics.get("notes", []))
+        return list(self.bundle.notes)
 
     def predict(
         self,
