@@ -3,6 +3,8 @@
 import csv
 import json
 import re
+import resource
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from helpers.graphs import two_communities
 
 from apgcn import load
-from apgcn.cli import run
+from apgcn.cli import render, run
 from apgcn.cli.options import GraphFiles
 from apgcn.cli.predict import graph_to_predict
 from apgcn.data.npz import write_npz
@@ -18,6 +20,7 @@ from apgcn.data.transforms import subgraph
 from apgcn.inference.bundle import ModelBundle, load_model, save_model
 from apgcn.inference.fit import fit
 from apgcn.inference.splits import stratified_split
+from apgcn.inference.trained_model import TrainedModel
 from apgcn.io.csv import write_csv
 from apgcn.io.graphml import write_graphml
 from apgcn.io.registry import read_table
@@ -193,6 +196,56 @@ def test_an_unwritable_folder_is_reported_before_training(tables, tmp_path, caps
     options = ["--edges", tables / "edges.csv", "--nodes", tables / "nodes.csv", "--label", "topic"]
     assert run(["fit", *map(str, options), "--out", str(tmp_path / "file" / "model")]) == 2
     assert "--out must be writable" in capsys.readouterr().err
+
+
+@contextmanager
+def full_disk(size):
+    """No file can become larger than so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(("size", "name"), [(500, "graph.npz"), (20_000, "weights.safetensors")])
+def test_a_full_disk_is_reported_with_the_file_and_before_training_where_possible(
+    tmp_path, capfd, monkeypatch, size, name
+):
+    write_communities(tmp_path)
+    if name == "graph.npz":
+        monkeypatch.setattr("apgcn.inference.selection.fit_and_compare", lambda *_, **__: pytest.fail("it was trained"))
+    options = ["--set", "hidden_channels=4096", "--set", "max_epochs=1", "--no-baselines"]
+    with full_disk(size):
+        assert run(["fit", "--graph", str(tmp_path / "communities.npz"), "--out", str(tmp_path / "m"), *options]) == 2
+    printed = capfd.readouterr()
+    *_, message = printed.err.splitlines()
+    assert message.startswith("apgcn: [Errno 27]")
+    assert f"'{tmp_path / 'm' / name}'; check the path, its permissions and the space left." in message
+    assert printed.out == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["communities.graphml", "communities.npz"]
+
+
+@pytest.mark.parametrize("options", [["--correct-and-smooth"], ["--model", "lp"], ["--model", "auto"]])
+def test_the_model_is_saved_before_anything_that_it_does_not_need(tmp_path, monkeypatch, capsys, options):
+    """All predictions or the printed table may need memory that is not there."""
+
+    def no_memory(*_, **__):
+        raise MemoryError
+
+    def predict(self, graph, nodes=None, *, predict=TrainedModel.predict, **options):
+        return no_memory() if nodes is None else predict(self, graph, nodes, **options)
+
+    write_communities(tmp_path)
+    monkeypatch.setattr(TrainedModel, "predict", predict)
+    monkeypatch.setattr(render, "leaderboard", no_memory)
+    graph, out = str(tmp_path / "communities.npz"), tmp_path / "m"
+    quick = [] if "lp" in options else ["--set", "max_epochs=2"]
+    assert run(["fit", "--graph", graph, "--out", str(out), *options, *quick]) == 2
+    assert "not enough memory" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert load_model(out).model.metrics["test"]["nodes"] == 6
 
 
 def write_communities(folder):

@@ -201,8 +201,8 @@ def _fit(
 ) -> None:
     """Read the graph, split, search hyperparameters if trials > 0, train, compare, save, and print a summary."""
     from apgcn._utils.atomic import new_folder
-    from apgcn.inference.bundle import ModelBundle, write_bundle
-    from apgcn.inference.selection import FitOptions, fit_with_leaderboard, split_for_fit
+    from apgcn.inference.bundle import ModelBundle, write_bundle_without_graph, write_graph
+    from apgcn.inference.selection import FitOptions, fit_and_compare, split_for_fit
     from apgcn.inference.splits import missing_class_notes
     from apgcn.ops.devices import resolve_device
     from apgcn.ops.threads import kernel_threads
@@ -229,11 +229,12 @@ def _fit(
         split = split_for_fit(graph.labels, model=model, test_size=test_size, seed=seed)
         split_notes = missing_class_notes(graph, split, sets=held_out_sets(test_size))
         log_all(split_notes)
+        write_graph(folder, graph)  # a full disk is noticed before the training
         started = time.perf_counter()
         results = _tune(graph, split, model, overrides, trials=trials, seed=seed, device=torch_device) if trials else []
         if results:
             options = replace(options, overrides=results[0].hyperparameters)
-        trained, predictions = fit_with_leaderboard(
+        trained, predictions = fit_and_compare(
             graph,
             split,
             options,
@@ -249,7 +250,8 @@ def _fit(
             }
             for trial in results
         ]
-        write_bundle(folder, ModelBundle(trained, graph, loaded.encoding, loaded.schema))
+        write_bundle_without_graph(folder, ModelBundle(trained, graph, loaded.encoding, loaded.schema))
+    # What follows is not needed for the model: it is saved.
     summary = {
         "nodes": graph.num_nodes,
         "edges": graph.num_directed_edges if loaded.schema.directed else graph.num_directed_edges // 2,
@@ -268,7 +270,11 @@ def _fit(
     if as_json:
         print(json.dumps(summary, allow_nan=False))
     else:
-        _show(summary, predictions.steps, trained)
+        steps = None
+        if hasattr(trained.config, "epsilon"):  # it halts
+            predictions = predictions or trained.predict(graph, device=torch_device, threads=num_threads)
+            steps = predictions.steps
+        _show(summary, steps, trained)
 
 
 def _check_test_size(test_size: float) -> None:
@@ -301,8 +307,11 @@ def _tune(
     return tune(graph, split, model, overrides, num_trials=trials, seed=seed, device=device, callback=log_trial)
 
 
-def _show(summary: dict[str, Any], steps: np.ndarray, trained: Any) -> None:
-    """Print the result of a training on the user's graph; `steps` (nodes,) are means over the ensemble."""
+def _show(summary: dict[str, Any], steps: np.ndarray | None, trained: Any) -> None:
+    """Print the result of a training on the user's graph.
+
+    `steps` (nodes,) are means over the ensemble; None for a model that does not halt.
+    """
     console, model = render.terminal(), trained.config
     out, name = quote(summary["out"]), escape(Path(summary["out"]).name)
     console.print(
@@ -310,7 +319,7 @@ def _show(summary: dict[str, Any], steps: np.ndarray, trained: Any) -> None:
         f"{summary['features']:,} features, {len(summary['classes'])} classes; {summary['labelled']:,} labelled nodes"
     )
     render.leaderboard(summary)
-    if hasattr(model, "epsilon"):  # it halts
+    if steps is not None:
         rounded = "" if summary["ensemble_size"] == 1 else "; each node's mean over the ensemble, rounded"
         console.print(f"\nsteps K: [bold]{steps.mean():.2f}[/] on average{rounded}")
         counts = np.bincount(np.rint(steps).astype(int), minlength=model.max_steps + 1)[1:]

@@ -105,7 +105,17 @@ class _Candidate(NamedTuple):
 def fit_with_leaderboard(
     graph: Graph, split: Split, options: FitOptions, *, progress: ProgressBar | None = None
 ) -> tuple[TrainedModel, Predictions]:
+    """`fit_and_compare`, and the predictions of the model for all nodes."""
+    model, predictions = fit_and_compare(graph, split, options, progress=progress)
+    return model, predictions or model.predict(graph, device=options.device, threads=options.threads)
+
+
+def fit_and_compare(
+    graph: Graph, split: Split, options: FitOptions, *, progress: ProgressBar | None = None
+) -> tuple[TrainedModel, Predictions | None]:
     """Train the models of the options, choose one, and return it with its predictions for all nodes.
+
+    The predictions are None where they take more work than the training has done: save the model before.
 
     The metrics of the model get "leaderboard", "homophily" and "advice": sentences on what the comparison shows. With
     "auto" the model is chosen by its accuracy on the validation nodes of the split, and judged on the test nodes.
@@ -120,7 +130,8 @@ def fit_with_leaderboard(
     Raises
     ------
     InvalidInput
-        If a named model cannot be trained on the graph, or with "auto" none can.
+        If a named model cannot be trained on the graph, or with "auto" none can. Baselines and candidates that cannot,
+        also for lack of memory, are left out and named in "advice".
     """
     started = time.perf_counter()
     candidates: list[_Candidate] = []
@@ -135,18 +146,17 @@ def fit_with_leaderboard(
                 continue
         try:
             candidates += _train(graph, split, name, options, time_limit=time_limit, progress=progress)
-        except InvalidInput as error:
-            if name == options.model:
+        except (InvalidInput, MemoryError, RuntimeError) as error:
+            if name == options.model or (isinstance(error, RuntimeError) and "memory" not in str(error).lower()):
                 raise
-            advice.append(f"{TITLES.get(name, name)} was not trained: {error}")
+            reason = error if isinstance(error, InvalidInput) else "not enough memory."
+            advice.append(f"{TITLES.get(name, name)} was not trained: {reason}")
     if not candidates:
         raise InvalidInput(f"no model could be trained: {' '.join(advice)}")
     chosen = _choose(candidates, options)
     rows = [replace(candidate.row, chosen=candidate is chosen) for candidate in candidates]
     rows = sorted([*rows, majority_row(graph, split)], key=lambda row: -row.accuracy)
-    model, predictions = chosen.result.model, chosen.result.predictions
-    if predictions is None:
-        predictions = model.predict(graph, device=options.device, threads=options.threads)
+    model = chosen.result.model
     advice += [text for text in (describe_graph_effect(rows), describe_better_baseline(rows)) if text]
     metrics = {
         **model.metrics,
@@ -154,7 +164,7 @@ def fit_with_leaderboard(
         "homophily": edge_homophily(graph),
         "advice": advice,
     }
-    return replace(model, metrics=metrics), predictions
+    return replace(model, metrics=metrics), chosen.result.predictions
 
 
 def _train(
