@@ -338,7 +338,7 @@ def _show(summary: dict[str, Any], steps: np.ndarray | None, trained: Any) -> No
         console.print(f"{summary['diverged']} initialisations diverged and are left out")
     console.print(f"epochs {', '.join(map(str, summary['epochs']))}; {render.duration(summary['seconds'])}")
     commands = {f"predict {out} --out predictions.csv": "predictions for every node"}
-    if model.name == "apgcn":
+    if model.name == "apgcn" and not trained.uses_known_labels:
         commands[f"explain {out} --html steps.html"] = "a page: the graph and the steps of its nodes"
     if summary["model_option"] != "auto":
         commands["fit ... --model auto"] = "try other models, and keep the best"
