@@ -42,6 +42,7 @@ from apgcn.errors import InvalidInput
 from apgcn.io.schema import TableSchema
 
 MAX_TEST_SIZE = 0.7  # of the labelled nodes
+MAX_TEST_SIZE_OF_AUTO = 0.6  # which also needs validation nodes
 
 
 def fit(
@@ -171,7 +172,7 @@ def fit(
         raise InvalidInput(f"--tune searches the hyperparameters of a model with weights, got --model {model}.")
     if out is None:
         raise InvalidInput("--out must name the new folder of the model.")
-    _check_test_size(test_size)
+    _check_test_size(test_size, auto=model == AUTO)
     overrides = parse_overrides(set_values or [], model=model, penalty=penalty, max_steps=max_steps)
     common: dict[str, Any] = {"model": model, "overrides": overrides, "ensemble_size": ensemble_size}
     common |= {"test_size": test_size, "seed": seed, "device": device, "threads": threads}
@@ -277,13 +278,15 @@ def _fit(
         _show(summary, steps, trained)
 
 
-def _check_test_size(test_size: float) -> None:
+def _check_test_size(test_size: float, *, auto: bool) -> None:
     """Raise unless this fraction leaves enough labelled nodes for training."""
     from apgcn._utils.validation import check_fraction
 
     check_fraction("--test-size", test_size)
-    if test_size > MAX_TEST_SIZE:
-        raise InvalidInput(f"--test-size must leave nodes to train: at most {MAX_TEST_SIZE}, got {test_size}.")
+    maximum = MAX_TEST_SIZE_OF_AUTO if auto else MAX_TEST_SIZE
+    if test_size > maximum:
+        reason = "to train and to choose a model by" if auto else "to train"
+        raise InvalidInput(f"--test-size must leave nodes {reason}: at most {maximum}, got {test_size}.")
 
 
 def held_out_sets(test_size: float) -> tuple[str, ...]:

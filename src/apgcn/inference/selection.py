@@ -20,6 +20,7 @@ from apgcn.inference.known_labels import CorrectAndSmooth
 from apgcn.inference.leaderboard import (
     FEATURES,
     LABELS,
+    WITH_LABELS,
     LeaderboardRow,
     describe_better_baseline,
     describe_graph_effect,
@@ -76,6 +77,9 @@ class FitOptions:
     def __post_init__(self) -> None:
         if self.model != AUTO:
             config_class(self.model)
+        else:  # a wrong value is a mistake, not a reason to leave a candidate out
+            for model in CANDIDATES:
+                self.configs(model)
         if self.correct_and_smooth and self.model != AUTO and not config_class(self.model).has_weights:
             raise InvalidInput(f"correct_and_smooth needs a model with weights, but {self.model} has none.")
 
@@ -157,7 +161,9 @@ def fit_and_compare(
     rows = [replace(candidate.row, chosen=candidate is chosen) for candidate in candidates]
     rows = sorted([*rows, majority_row(graph, split)], key=lambda row: -row.accuracy)
     model = chosen.result.model
-    advice += [text for text in (describe_graph_effect(rows), describe_better_baseline(rows)) if text]
+    auto = options.model == AUTO
+    graph_effect = describe_graph_effect(rows, num_edges=graph.adjacency.nnz, auto=auto)
+    advice += [text for text in (graph_effect, describe_better_baseline(rows, auto=auto)) if text]
     metrics = {
         **model.metrics,
         "leaderboard": [row.as_json() for row in rows],
@@ -210,7 +216,7 @@ def _train(
     candidates = [candidate(plain)]
     if model.has_weights and (options.model == AUTO or (options.correct_and_smooth and name == options.model)):
         corrected = evaluate_with_labels(replace(plain.model, correct_and_smooth=CorrectAndSmooth()), graph, **common)
-        candidates.append(candidate(corrected, suffix=" + C&S"))
+        candidates.append(candidate(corrected, suffix=WITH_LABELS))
     return candidates
 
 
