@@ -30,6 +30,7 @@ ORDER = [
     "benchmark",
     "distributed",
     "report",
+    "node_classifier",
     "cli",
 ]
 

@@ -1,12 +1,17 @@
 """Graph neural networks with node-adaptive depth: each node learns how many propagation steps it needs.
 
 An implementation of AP-GCN (Spinelli, Scardapane, Uncini: Adaptive Propagation Graph Convolutional Network, IEEE TNNLS
-2020) with every baseline, table and figure of the paper. There are four ways to use it.
+2020) with every baseline, table and figure of the paper. There are five ways to use it.
 
-**The command**, for a benchmark graph or for your own:
+**DataFrames** in, predictions out, for your own graph:
 
-    apgcn train cora
+    model = apgcn.fit(edges, nodes, label="topic")
+    model.leaderboard, model.predict(), model.save("models/topics")
+
+**The command**, for your own graph or a benchmark graph:
+
     apgcn fit --edges edges.csv --nodes nodes.csv --label topic --out models/topics
+    apgcn train cora
 
 **The estimator**, a scikit-learn classifier of nodes:
 
@@ -25,6 +30,9 @@ An implementation of AP-GCN (Spinelli, Scardapane, Uncini: Adaptive Propagation 
 
 Public names
 ------------
+fit                    train a classifier of nodes on DataFrames, and compare it with simple baselines
+NodeClassifier         what `fit` returns: leaderboard, predictions as DataFrames, explain, save
+load_model             the classifier of a saved folder
 Graph                  adjacency, features and labels of a graph
 load                   load a benchmark graph by name
 clean                  the preprocessing of the benchmark
@@ -71,6 +79,7 @@ if TYPE_CHECKING:
     from apgcn.data.transforms import clean
     from apgcn.models.apgcn import APGCNConfig
     from apgcn.models.registry import config_class
+    from apgcn.node_classifier import NodeClassifier, fit, load_model
     from apgcn.ops.device_graph import DeviceGraph
     from apgcn.ops.rng import RandomStream
     from apgcn.sklearn import APGCNClassifier
@@ -86,6 +95,7 @@ __all__ = [
     "APGCNConfig",
     "DeviceGraph",
     "Graph",
+    "NodeClassifier",
     "RandomStream",
     "Run",
     "RunResult",
@@ -94,7 +104,9 @@ __all__ = [
     "benchmark_runs",
     "clean",
     "config_class",
+    "fit",
     "load",
+    "load_model",
     "preset_config",
     "split_for_test",
     "split_for_validation",
@@ -110,6 +122,7 @@ _import_name, _required_names = lazy_names(
         "apgcn.data.transforms": ["clean"],
         "apgcn.models.apgcn": ["APGCNConfig"],
         "apgcn.models.registry": ["config_class"],
+        "apgcn.node_classifier": ["NodeClassifier", "fit", "load_model"],
         "apgcn.ops.device_graph": ["DeviceGraph"],
         "apgcn.ops.rng": ["RandomStream"],
         "apgcn.training.batching": ["train"],

@@ -65,7 +65,7 @@ def test_waiting_for_another_process_is_logged_once(folder, capsys):
     from apgcn.cli.progress import plan_progress
 
     batch = PlannedBatch.from_keys(RunConfig.from_preset("cora", "apgcn").first_runs(3), "cpu")
-    with plan_progress(3, lambda: 3) as progress:
+    with plan_progress(3, lambda: 3, estimate=lambda batch: 1.0) as progress:
         for _ in range(5):
             progress.on_planned([batch])
             progress.on_waiting()
@@ -95,9 +95,10 @@ def test_reproduce_all_does_every_experiment(folder, capsys, monkeypatch):
     found = json.loads(capsys.readouterr().out)["artifacts"]
     assert {name: len(rows) for name, rows in found.items()} == {
         "table1": 1, "table2": 4, "figure2": 2, "table4": 2, "table5": 3, "figure3": 4, "figure4": 8,
-        "freezing": 4,
+        "freezing": 4, "ablation": 16,
     }  # fmt: skip
-    assert len(Store(folder).records) == 2 * 3 + 2 * 2 + 2  # first settings, fewer labels; another penalty, frozen
+    # first settings, fewer labels; another penalty, frozen; the other seven combinations of the script's settings
+    assert len(Store(folder).records) == 2 * 3 + 2 * 2 + 2 + 2 * 7
 
 
 def test_reproduce_trains_every_model(folder, capsys):

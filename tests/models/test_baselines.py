@@ -137,6 +137,22 @@ def test_jk_agrees_with_pytorch_geometric(graph, edges):
     compare(model, graph, reference)
 
 
+@pytest.mark.parametrize("as_sparse", [True, False])
+def test_jk_with_features_of_length_one(as_sparse):
+    """As on a graph whose features were scaled before; a node without features keeps none."""
+    graph = random_graph(NODES, edges=30)
+    features = np.array(graph.features.todense() if sparse.issparse(graph.features) else graph.features)
+    features[3] = 0
+    scaled = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+    graphs = (replace(graph, features=sparse.csr_matrix(x) if as_sparse else x) for x in (features, scaled))
+    raw, before = map(DeviceGraph.from_graph, graphs)
+    by_model = two_runs(JKConfig(hidden_channels=4, feature_norm="l2"), raw)(raw).output
+    assert by_model.isfinite().all()
+    torch.testing.assert_close(by_model, two_runs(JKConfig(hidden_channels=4), before)(before).output)
+    with pytest.raises(InvalidInput, match="feature_norm must be one of l1, l2, got 'l3'"):
+        JKConfig(feature_norm="l3")
+
+
 @pytest.mark.parametrize("order", [1, 2, 4])
 def test_cheb_agrees_with_pytorch_geometric(graph, edges, order):
     from torch_geometric.nn import ChebConv

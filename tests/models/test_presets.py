@@ -124,7 +124,38 @@ def test_presets_are_never_mixed():
     paper, published = (preset_values("gcn", "amazon_photo", preset) for preset in ("paper", "published"))
     assert (paper["l2"].value, published["l2"].value) == (0.0, 0.02)
     assert paper["l2"].source != published["l2"].source
-    assert set(PRESET_NAMES) == {"published", "paper", "tuned"}
+    assert set(PRESET_NAMES) == {"published", "paper", "tuned", "text", "script", "protocol"}
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+@pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].has_weights])
+def test_the_variant_protocol_stops_every_model_by_one_rule(name, dataset):
+    default, protocol = (preset_config(dataset, model=name, preset=preset) for preset in (None, "protocol"))
+    rule = {"patience": 100, "max_epochs": 10_000, "monitor": "stopping", "early_stop_mode": "either"}
+    assert protocol == (default[0], replace(default[1], **rule))
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+@pytest.mark.parametrize("name", [name for name in MODELS if "script" in presets_for(name, "cora")])
+def test_the_variant_script_adds_the_dropouts_and_the_monitored_loss_of_the_script(name, dataset):
+    default, script = (preset_config(dataset, model=name, preset=preset) for preset in (None, "script"))
+    rule = {"patience": 100, "max_epochs": 10_000, "monitor": "training", "early_stop_mode": "either"}
+    dropouts = {rate: 0.5 for rate in ("z0_dropout", "update_dropout") if hasattr(default[0], rate)}
+    assert dropouts
+    assert script == (replace(default[0], **dropouts), replace(default[1], **rule))
+
+
+def test_models_without_the_variant_script_have_nothing_to_drop():
+    """JK's last layer does not propagate; the others are not trained or do not propagate."""
+    assert {name for name in MODELS if "script" not in presets_for(name, "cora")} == {"jk", "btfp", "mlp", "lp"}
+
+
+def test_text_and_script_of_apgcn_are_what_the_paper_ran():
+    """The text on citation graphs, the script on the Amazon graphs."""
+    for dataset in PAPER:
+        text, script, paper = (preset_config(dataset, preset=name) for name in ("text", "script", "paper"))
+        assert paper == (script if dataset.startswith("amazon") else text)
+        assert text != script
 
 
 def test_an_unknown_hyperparameter_is_rejected():

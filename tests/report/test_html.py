@@ -235,7 +235,7 @@ def test_browser_shows_cells_and_plots_without_errors_or_requests(opened, store)
     )
     assert cells[:4] == ["Cora-ML", "AP-GCN", "paper", "4"]
     assert cells[4].startswith(f"{mean:.2f} ± ")
-    assert cells[6] == "85.71 ± 0.22**"
+    assert cells[8] == "85.71 ± 0.22**"
     data = view.evaluate("document.querySelectorAll('#figure3 .plot')[2].data[0]")
     assert data["x"] == list(penalty_sweep.PENALTIES)
     assert data["y"] == sorted(data["y"], reverse=True)  # K falls

@@ -10,10 +10,15 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
+from helpers import ROOT
 from helpers.graphs import random_graph
 
 from apgcn import VALIDATION_SEEDS, APGCNConfig, Run, Split, TrainingConfig, benchmark_runs, load, train
+from apgcn.benchmark.config import RunConfig
+from apgcn.benchmark.published import GRAPHS
+from apgcn.benchmark.store import Store
 from apgcn.errors import InvalidInput
+from apgcn.models.gcn import GCNConfig
 from apgcn.models.ngcn import NGCNConfig
 from apgcn.ops import devices
 from apgcn.ops.device_graph import DeviceGraph
@@ -473,3 +478,56 @@ def test_returning_free_memory_takes_a_hundredth_of_the_time(monkeypatch):
         now[0] += 0.02
     assert 2 <= len(calls) <= 6
     assert min(np.diff(calls)) >= 5
+
+
+@pytest.mark.parametrize(
+    ("config", "seconds"),
+    [(ALL_DROPOUT, 25), (GCNConfig(hidden_channels=4), 58)],
+    ids=["one batch", "one run after the other"],
+)
+def test_a_time_limit_gives_the_results_of_as_many_epochs(graph, monkeypatch, config, seconds):
+    """An epoch takes ten seconds of a scripted clock; the limit passes during epoch 3 of each run.
+
+    Runs that train one after the other share what is left of it.
+    """
+    runs, ticks, epochs = make_runs(graph, 2), iter(range(1000)), []
+    expected = train_batch(graph, runs, config, TrainingConfig(max_epochs=3))
+    train_epoch = BatchedTrainer.train_epoch
+    monkeypatch.setattr(BatchedTrainer, "train_epoch", lambda self: (epochs.append(1), train_epoch(self))[1])
+    monkeypatch.setattr(trainer_module.time, "perf_counter", lambda: 10 * len(epochs) + 1e-6 * next(ticks))
+    device_graph = DeviceGraph.from_graph(graph)
+    assert trainer_module.trains_as_one_batch(device_graph, config) == (seconds == 25)
+    results = trainer_module.train_batch(device_graph, runs, config, TrainingConfig(), time_limit=seconds)
+    assert [result.epochs for result in results] == [3, 3]
+    for result, reference in zip(results, expected, strict=True):
+        assert np.array_equal(result.logits, reference.logits)
+        assert (result.best_epoch, result.converged) == (reference.best_epoch, False)
+
+
+def test_every_run_trains_for_an_epoch_however_short_the_time_limit(graph):
+    results = train(graph, make_runs(graph, 3), ALL_DROPOUT, time_limit=1e-9)
+    assert [(result.epochs, result.converged) for result in results] == [(1, False)] * 3
+    for invalid in (0, -1, float("nan"), "soon"):
+        with pytest.raises(InvalidInput, match="time_limit must be"):
+            train(graph, make_runs(graph, 1), ALL_DROPOUT, time_limit=invalid)
+
+
+def test_a_run_has_converged_if_patience_ended_it(graph):
+    (result,) = train_batch(graph, make_runs(graph, 1), ALL_DROPOUT, TrainingConfig(patience=3))
+    assert result.converged
+    (result,) = train_batch(graph, make_runs(graph, 1), ALL_DROPOUT, TrainingConfig(max_epochs=3))
+    assert not result.converged
+
+
+def test_epochs_are_estimated_within_a_factor_of_two():
+    """Of batches of 20 recorded runs, after a tenth of their epochs, in which every run has still improved."""
+    store = Store(ROOT / "results" / "h200")
+    ratios = []
+    for dataset in GRAPHS:
+        for model in ("apgcn", "appnp", "ppnp", "ap-arma"):
+            records = store.records_for(RunConfig.from_preset(dataset, model), 20)
+            epochs = torch.tensor([record.epochs for record in records])
+            expected = trainer_module.expected_epochs(epochs // 10, patience=100, max_epochs=10_000)
+            ratios.append(float(expected.sum() / epochs.sum()))
+    assert len(ratios) == 24
+    assert sum(0.5 <= ratio <= 2 for ratio in ratios) >= 21, ratios

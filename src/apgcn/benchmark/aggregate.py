@@ -95,5 +95,21 @@ def restrict_to_common_runs(records: Mapping[Name, Sequence[Record]]) -> dict[Na
     }
 
 
+def paired_difference(first: Sequence[Record], second: Sequence[Record]) -> tuple[float | None, float | None]:
+    """Mean of the first's test accuracy less the second's, in percentage points, over the runs that both have.
+
+    Returns
+    -------
+    The mean, and the half-width of its 95 % interval by resampling whole splits; None where there are too few runs
+    """
+    accuracies, reference = (
+        {_run(record): 100 * record.test_accuracy for record in records if record.test_accuracy is not None}
+        for records in (first, second)
+    )
+    differences = {run: accuracies[run] - reference[run] for run in accuracies if run in reference}
+    half_width = cluster_bootstrap_half_width(list(differences.values()), [split for split, _ in differences])
+    return _mean([*differences.values()]), half_width
+
+
 def _run(record: Record) -> tuple[int, int]:
     return record.split, record.init

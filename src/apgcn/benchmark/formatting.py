@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,12 @@ from apgcn.data import DATASETS
 from apgcn.models.registry import MODELS
 
 MISSING = "–"  # the cell of a value that does not exist
+
+STOPPING_RULES: dict[tuple[Any, ...], str] = {  # by monitored loss, mode, patience and largest number of epochs
+    ("stopping", "either", 100, 10_000): "text's stopping",
+    ("training", "either", 100, 10_000): "script's stopping",
+    ("regularised", "tie", 100, 10_000): "PPNP code's stopping",
+}
 
 
 def graph_title(dataset: str) -> str:
@@ -55,25 +62,50 @@ def preset_or_changes(run_config: RunConfig) -> str:
     return run_config.preset or format_hyperparameters(run_config.changes)
 
 
-def verdict(ours: float | None, interval: float | None, paper: float | None, paper_interval: float | None) -> str:
-    """Result of the comparison of our mean with the paper's, by the half-widths of their confidence intervals.
+def treatment(run_config: RunConfig) -> str:
+    """How a row is trained where models differ: what stops it, and whether it has the dropouts of the authors' script.
 
-    >>> verdict(85.44, 0.25, 85.71, 0.22), verdict(75.8, 0.3, 76.1, 0.4), verdict(92.94, 0.08, 92.62, 0.07)
-    ('a little lower, intervals overlap', 'agrees', 'higher, beyond both intervals')
+    >>> treatment(RunConfig.from_preset("cora_ml", "apgcn")), treatment(RunConfig.from_preset("cora_ml", "gcn"))
+    ("text's stopping", "PPNP code's stopping")
+    >>> treatment(RunConfig.from_preset("amazon_photo", "apgcn"))
+    "script's stopping and dropouts"
+    """
+    if run_config.model in MODELS and not MODELS[run_config.model].has_weights:
+        return "not trained"
+    values = dict(run_config.hyperparameters)
+    rule = tuple(values[name] for name in ("monitor", "early_stop_mode", "patience", "max_epochs"))
+    stopping = STOPPING_RULES.get(rule, f"{values['monitor']} loss, patience {values['patience']}")
+    if int(values["max_epochs"]) < 10_000:
+        stopping += f", at most {values['max_epochs']} epochs"
+    dropouts = {name: values[name] for name in ("z0_dropout", "update_dropout") if name in values}
+    if not any(dropouts.values()):
+        return stopping
+    used = "dropouts" if all(dropouts.values()) else ", ".join(name for name, rate in dropouts.items() if rate)
+    return f"{stopping} and {used}"
+
+
+def verdict(ours: float | None, interval: float | None, paper: float | None, paper_interval: float | None) -> str:
+    """Result of the comparison of our mean with the paper's.
+
+    The 95 % interval of the difference combines the half-width of our interval, over resampled splits, with that of the
+    paper's. It is "lower" or "higher" if that interval excludes 0, "within 1 point" if it lies between -1 and 1, and
+    otherwise undecided: too few runs, or too much spread, for either.
+
+    >>> verdict(85.4, 0.48, 85.7, 0.22), verdict(75.7, 0.9, 76.1, 0.24), verdict(92.94, 0.15, 92.62, 0.07)
+    ('within 1 point: -0.30 ± 0.53', 'undecided: -0.40 ± 0.93', 'higher: +0.32 ± 0.17')
     """
     if ours is None:
         return "not run"
     if paper is None:
         return "not in the paper"
     if interval is None or paper_interval is None:
-        return "one run only, no interval"
-    difference = abs(ours - paper)
-    direction = "lower" if ours < paper else "higher"
-    if difference <= max(interval, paper_interval):
-        return "agrees"
-    if difference <= interval + paper_interval:
-        return f"a little {direction}, intervals overlap"
-    return f"{direction}, beyond both intervals"
+        return "one split only, no interval"
+    difference, half_width = ours - paper, math.hypot(interval, paper_interval)
+    if abs(difference) > half_width:
+        word = "lower" if difference < 0 else "higher"
+    else:
+        word = "within 1 point" if abs(difference) + half_width <= 1 else "undecided"
+    return f"{word}: {difference:+.2f} ± {half_width:.2f}"
 
 
 GRAPH = ArtifactColumn("graph", lambda row: graph_title(row["dataset"]), is_text=True)
@@ -87,6 +119,7 @@ BY_SPLIT = ArtifactColumn("by split", lambda row: format_number(row["split_inter
 VALIDATION = ArtifactColumn(
     "on validation nodes", lambda row: plus_minus(row["validation_accuracy"], row["validation_interval"])
 )
+TREATMENT = ArtifactColumn("treatment", lambda row: row["treatment"], is_text=True)
 VERDICT = ArtifactColumn("verdict", lambda row: row["verdict"], is_text=True)
 HYPERPARAMETERS = ArtifactColumn("hyperparameters", lambda row: row["hyperparameters"], is_text=True)
 VERSIONS = ArtifactColumn("versions", lambda row: row["versions"], is_text=True)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from apgcn._utils.significance import cluster_bootstrap_half_width
-from apgcn.benchmark.aggregate import Summary, restrict_to_common_runs
+from apgcn.benchmark.aggregate import Summary, paired_difference, restrict_to_common_runs
 from apgcn.benchmark.artifacts import Artifact, ArtifactColumn, ArtifactTable, Row
 from apgcn.benchmark.config import PROTOCOL_RUNS, RunKey, Scope
 from apgcn.benchmark.formatting import ACCURACY, BY_SPLIT, GRAPH, MODEL, RUNS, STEPS, plus_minus
@@ -63,7 +62,7 @@ def build(store: Store, scope: Scope) -> Artifact:
         )
         if len(records) < 2:
             continue
-        difference, half_width = _difference(records)
+        difference, half_width = paired_difference(records[True], records[False])
         differences: dict[bool, dict[str, float | None]] = {
             False: {"difference": None, "difference_interval": None},
             True: {"difference": difference, "difference_interval": half_width},
@@ -74,18 +73,3 @@ def build(store: Store, scope: Scope) -> Artifact:
             shown += members
     title = "unfrozen and frozen states of halted nodes"
     return Artifact("freezing", title, ArtifactTable(COLUMNS, tuple(rows)), notes=NOTES, records=tuple(shown))
-
-
-def _difference(records: dict[bool, list[Record]]) -> tuple[float, float | None]:
-    """Mean of frozen less unfrozen accuracy over paired runs, and the half-width of its interval over splits."""
-    unfrozen, frozen = (
-        {
-            (record.split, record.init): 100 * record.test_accuracy
-            for record in records[is_frozen]
-            if record.test_accuracy is not None
-        }
-        for is_frozen in (False, True)
-    )
-    differences = {run: frozen[run] - unfrozen[run] for run in frozen if run in unfrozen}
-    half_width = cluster_bootstrap_half_width(list(differences.values()), [split for split, _ in differences])
-    return sum(differences.values()) / len(differences), half_width

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from apgcn.benchmark.config import RunConfig, RunKey, group_by_config
-from apgcn.benchmark.records import Record
+from apgcn.benchmark.records import PlannedBatch, Record
 from apgcn.benchmark.store import Store
 from apgcn.data import DATASETS
 
@@ -80,6 +80,20 @@ def estimate_seconds(keys: list[RunKey], records: Iterable[Record]) -> float | N
     if not scaled or not graph_size(run_config.dataset):
         return None
     return len(keys) * graph_size(run_config.dataset) * sum(scaled) / len(scaled)
+
+
+def relative_time(batch: PlannedBatch, *, records: Iterable[Record]) -> float:
+    """The time of a run batch, relative to others with the same records.
+
+    In seconds where runs were recorded on its device, of the model or else of any; without them by the graph's size.
+    """
+    same_device = [record for record in records if record.device.startswith(batch.device)]
+    seconds = estimate_seconds(list(batch.keys), same_device)
+    if seconds:
+        return seconds
+    ratios = [record.seconds / graph_size(record.dataset) for record in same_device if graph_size(record.dataset)]
+    scale = sum(ratios) / len(ratios) if any(ratios) else 1.0
+    return len(batch.runs) * (graph_size(batch.run_config.dataset) or 1.0) * scale
 
 
 def graph_size(dataset: str) -> float:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from apgcn.benchmark import (
+    ablation,
     accuracy_tables,
     figure2,
     figure3,
@@ -89,6 +90,7 @@ ARTIFACTS: Mapping[str, ArtifactSpec] = MappingProxyType(
             ArtifactSpec("table5", GRAPHS, table5.plan, table5.build, table5.measure, "is trained", _ALL),
             ArtifactSpec("figure3", _FIGURE3, figure3.plan, figure3.build, None, "halts", _ALL),
             ArtifactSpec("figure4", ("cora_ml",), figure4.plan, figure4.build, None, "", _ALL),
+            ArtifactSpec("ablation", AMAZON_GRAPHS, ablation.plan, ablation.build, None, "halts", _ALL),
             ArtifactSpec("freezing", GRAPHS, freezing.plan, freezing.build, None, "halts", _ALL),
         )
     }

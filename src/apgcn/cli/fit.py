@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
@@ -43,6 +45,7 @@ from apgcn.io.schema import TableSchema
 
 MAX_TEST_SIZE = 0.7  # of the labelled nodes
 MAX_TEST_SIZE_OF_AUTO = 0.6  # which also needs validation nodes
+LONG_TRAINING = 60  # seconds; a longer one is announced
 
 
 def fit(
@@ -130,6 +133,14 @@ def fit(
     threads: Threads = None,
     distributed: Distributed = False,
     partition: Partition = "auto",
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Begin no epoch after so many seconds; all models share them.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="New folder of the model.", rich_help_panel=OUTPUT)] = None,
     as_json: AsJSON = False,
 ) -> None:
@@ -144,7 +155,7 @@ def fit(
     from apgcn.ops.threads import requested_threads
     from apgcn.training.runs import MAX_RUNS
 
-    FitOptions(model=model, correct_and_smooth=correct_and_smooth)
+    FitOptions(model=model, correct_and_smooth=correct_and_smooth, time_limit=time_limit)
     check_int("ensemble", ensemble_size, maximum=MAX_RUNS)
     check_int("seed", seed, minimum=0)
     check_int("tune", trials, minimum=0)
@@ -166,8 +177,13 @@ def fit(
             "a graph must be given: --edges and --nodes, or --graph; for a benchmark graph use: apgcn train DATASET."
         )
     check_distributed_options(distributed, partition=partition, out=out)
-    if distributed and (trials or model == AUTO or correct_and_smooth):
-        raise InvalidInput("--distributed trains one model: leave out --tune, --correct-and-smooth and --model auto.")
+    if distributed and (trials or model == AUTO or correct_and_smooth or time_limit is not None):
+        raise InvalidInput(
+            "--distributed trains one model until it stops: leave out --tune, --correct-and-smooth, --time-limit and "
+            "--model auto."
+        )
+    if trials and time_limit is not None:
+        raise InvalidInput("--time-limit does not limit a search: leave out --tune, or --time-limit.")
     if trials and (model == AUTO or not config_class(model).has_weights):
         raise InvalidInput(f"--tune searches the hyperparameters of a model with weights, got --model {model}.")
     if out is None:
@@ -180,7 +196,15 @@ def fit(
     if distributed:
         fit_on_ranks(files, schema, partition=partition, **common)
     else:
-        _fit(files, schema, trials=trials, baselines=baselines, correct_and_smooth=correct_and_smooth, **common)
+        _fit(
+            files,
+            schema,
+            trials=trials,
+            baselines=baselines,
+            correct_and_smooth=correct_and_smooth,
+            time_limit=time_limit,
+            **common,
+        )
 
 
 def _fit(
@@ -192,6 +216,7 @@ def _fit(
     trials: int,
     baselines: bool,
     correct_and_smooth: bool,
+    time_limit: float | None,
     ensemble_size: int,
     test_size: float,
     seed: int,
@@ -223,6 +248,7 @@ def _fit(
         seed=seed,
         device=torch_device,
         threads=num_threads,
+        time_limit=time_limit,
     )
     with new_folder(out) as folder, kernel_threads(num_threads):
         loaded = files.read(schema)
@@ -239,7 +265,7 @@ def _fit(
             graph,
             split,
             options,
-            progress=lambda title: render.progress_bar(ensemble_size, label=f"{title} on {graph.name}"),
+            progress=partial(_progress_bar, ensemble_size=ensemble_size, graph_name=graph.name),
         )
         trained.metrics["seconds"] = time.perf_counter() - started
         trained.metrics["threads"] = num_threads if torch_device.type == "cpu" else None
@@ -276,6 +302,18 @@ def _fit(
             predictions = predictions or trained.predict(graph, device=torch_device, threads=num_threads)
             steps = predictions.steps
         _show(summary, steps, trained)
+
+
+def _progress_bar(
+    title: str, epoch_seconds: float, seconds: float, *, ensemble_size: int, graph_name: str
+) -> AbstractContextManager[Any]:
+    """The progress bar of one model; an estimate of a long training is logged before it."""
+    if seconds > LONG_TRAINING:
+        log(
+            f"{title}: about {render.duration(epoch_seconds)} per epoch and {render.duration(seconds)} in all, by a "
+            "rough estimate; --time-limit SECONDS ends it earlier."
+        )
+    return render.progress_bar(ensemble_size, label=f"{title} on {graph_name}")
 
 
 def _check_test_size(test_size: float, *, auto: bool) -> None:

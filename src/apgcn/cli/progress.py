@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -46,12 +47,14 @@ def run_with_progress(
     store: Any, plan: Sequence[Any], *, device: str, executor: Any, command: str, label: str = ""
 ) -> None:
     """Train the runs of a plan that the store lacks, with a progress bar; after Ctrl-C, log what is stored."""
+    from apgcn.benchmark.progress import relative_time
     from apgcn.benchmark.runner import run_plan
 
     if not store.missing(plan):
         return
     try:
-        with plan_progress(len(plan), lambda: len(store.missing(plan)), label=label) as callback:
+        estimate = partial(relative_time, records=[*store.records.values()])
+        with plan_progress(len(plan), lambda: len(store.missing(plan)), estimate=estimate, label=label) as callback:
             run_plan(store, plan, device=device, executor=executor, command=command, progress=callback)
     except KeyboardInterrupt:
         done = len(plan) - len(store.missing(plan))
@@ -60,26 +63,40 @@ def run_with_progress(
 
 
 @contextmanager
-def plan_progress(planned: int, missing: Callable[[], int], *, label: str = "") -> Iterator[PlanProgress]:
-    """The progress callback of a plan; `missing` counts the runs that are left, whichever process trains them."""
+def plan_progress(
+    planned: int, missing: Callable[[], int], *, estimate: Callable[[Any], float], label: str = ""
+) -> Iterator[PlanProgress]:
+    """The progress callback of a plan.
+
+    `missing` counts the runs that are left, whichever process trains them; `estimate` is the relative time of a batch.
+    """
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
-        TextColumn("{task.fields[done]}/{task.fields[planned]} runs, at least"),
+        TextColumn("{task.fields[done]}/{task.fields[planned]} runs, about"),
         TimeRemainingColumn(compact=True),
         TextColumn("left"),
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=1.0, planned=planned, done=planned - missing())
-        yield PlanProgress(bar, task, planned=planned, missing=missing, label=label)
+        yield PlanProgress(bar, task, planned=planned, missing=missing, estimate=estimate, label=label)
 
 
 class PlanProgress:
-    """A `ProgressCallback` that draws a bar. The cost of a run batch is estimated from the size of its graph."""
+    """A `ProgressCallback` that draws a bar, on which each run batch is as long as its estimated time."""
 
-    def __init__(self, bar: Progress, task: TaskID, *, planned: int, missing: Callable[[], int], label: str):
-        self.label = f"{label}, " if label else ""
+    def __init__(
+        self,
+        bar: Progress,
+        task: TaskID,
+        *,
+        planned: int,
+        missing: Callable[[], int],
+        estimate: Callable[[Any], float],
+        label: str,
+    ):
+        self.label, self.estimate = f"{label}, " if label else "", estimate
         self.bar, self.task, self.runs, self.missing = bar, task, planned, missing
         self.done = planned - missing()
         self.has_waited = False
@@ -87,11 +104,9 @@ class PlanProgress:
         self.fractions: dict[str, float] = {}  # that are done of it
 
     def on_planned(self, batches: Sequence[Any]) -> None:
-        from apgcn.benchmark.progress import graph_size
-
         first = not self.costs  # later calls only repeat what is left
         for batch in batches:
-            self.costs[batch.key] = len(batch.runs) * graph_size(batch.run_config.dataset)
+            self.costs[batch.key] = self.estimate(batch)
         self._update("starting")
         if self.bar.disable and first:
             log(f"{self.label}{self.done}/{self.runs} runs: run batches to train: {len(batches)}")

@@ -24,12 +24,12 @@ FEW_RUNS = 20  # with fewer the bootstrap interval is too narrow: there is too l
 
 @contextmanager
 def progress_bar(runs: int, *, label: str) -> Iterator[Callable[[Any], None]]:
-    """A progress bar over all runs; the epoch at which a run stops is unknown, so the time left is a lower bound."""
+    """A progress bar over all runs; the epoch at which a run stops is unknown, so the time left is an estimate."""
     done = ", {task.fields[done]}/{task.fields[runs]} runs" if runs > 1 else ""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
-        TextColumn("epoch {task.fields[epoch]}" + done + ", at least"),
+        TextColumn("epoch {task.fields[epoch]}" + done + ", about"),
         TimeRemainingColumn(compact=True),
         TextColumn("left"),
     )

@@ -131,10 +131,11 @@ def fit_and_evaluate(
     device: torch.device | str = "cpu",
     threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
+    time_limit: float | None = None,
 ) -> FitResult:
     """`fit`, with what the training knows already: predictions for all nodes, and those of the held-out nodes."""
     if not model.has_weights:
-        metrics = {"epochs": [1], "best_epoch": [1], "diverged": 0}
+        metrics = {"epochs": [1], "best_epoch": [1], "diverged": 0, "converged": True}
         return evaluate_with_labels(
             TrainedModel(model, training, {}, graph.class_names, graph.num_features, split, metrics=metrics),
             graph,
@@ -143,7 +144,9 @@ def fit_and_evaluate(
         )
     graph = replace(graph, name=GRAPH_NAME)
     runs = [Run(split, init=seed + number, dataset=graph.name) for number in range(ensemble_size)]
-    results = train(graph, runs, model, training, device=device, threads=threads, progress=progress)
+    results = train(
+        graph, runs, model, training, device=device, threads=threads, progress=progress, time_limit=time_limit
+    )
     finite = [result for result in results if result.best_epoch > 0]
     if not finite:
         raise InvalidInput("the loss was never finite; make learning_rate or l2 smaller, or scale the features.")
@@ -166,6 +169,7 @@ def fit_and_evaluate(
             "epochs": [result.epochs for result in finite],
             "best_epoch": [result.best_epoch for result in finite],
             "diverged": len(results) - len(finite),
+            "converged": all(result.converged for result in finite),
             **evaluate_split(predictions, graph, split),
         },
     )

@@ -81,6 +81,40 @@ class Predictions:
         return self.probabilities.max(axis=1)
 
 
+def prediction_columns(
+    graph: Graph,
+    predictions: Predictions,
+    class_names: Sequence[str],
+    *,
+    nodes: np.ndarray | None = None,
+    probabilities: bool = False,
+) -> dict[str, list[str] | np.ndarray]:
+    """The columns id, prediction, probability, steps and label (empty where unknown), by name.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph of the nodes.
+    nodes : array of shape (m,), optional
+        The nodes of the predictions; default: all nodes of the graph.
+    probabilities : bool
+        Whether to add the probability of every class.
+    """
+    nodes = np.arange(graph.num_nodes) if nodes is None else nodes
+    ids = graph.node_ids
+    columns: dict[str, list[str] | np.ndarray] = {
+        "id": [ids[node] for node in nodes],
+        "prediction": [class_names[label] for label in predictions.classes],
+        "probability": predictions.confidence.astype(np.float64).round(6),
+        "steps": predictions.steps.round(6),
+        "label": [graph.class_names[label] if label >= 0 else "" for label in graph.labels[nodes]],
+    }
+    if probabilities:
+        for label, name in enumerate(class_names):
+            columns[f"probability of {name}"] = predictions.probabilities[:, label].astype(np.float64).round(6)
+    return columns
+
+
 def write_predictions(
     path: Path,
     graph: Graph,
@@ -91,7 +125,7 @@ def write_predictions(
     probabilities: bool = False,
     raw: bool = False,
 ) -> None:
-    """Write a table with the columns id, prediction, probability, steps and label (empty where unknown).
+    """Write the table of `prediction_columns`, which also takes `nodes` and `probabilities`.
 
     A CSV file may be opened by a spreadsheet, so an id or class in it that would be evaluated as a formula gets a quote
     before it; a number, such as the id -5, stays as it is.
@@ -100,27 +134,12 @@ def write_predictions(
     ----------
     path : Path
         .csv, .txt or .parquet.
-    graph : Graph
-        The graph of the nodes.
-    nodes : array of shape (m,), optional
-        The nodes of the predictions; default: all nodes of the graph.
-    probabilities : bool
-        Whether to write the probability of every class, too.
+    graph, predictions, class_names, nodes, probabilities
+        As in `prediction_columns`.
     raw : bool
         Whether to write ids and classes to CSV unchanged, also if they would be evaluated as formulas.
     """
-    nodes = np.arange(graph.num_nodes) if nodes is None else nodes
-    ids = graph.node_ids
-    columns: dict[str, Sequence[str] | np.ndarray] = {
-        "id": [ids[node] for node in nodes],
-        "prediction": [class_names[label] for label in predictions.classes],
-        "probability": predictions.confidence.astype(np.float64).round(6),
-        "steps": predictions.steps.round(6),
-        "label": [graph.class_names[label] if label >= 0 else "" for label in graph.labels[nodes]],
-    }
-    if probabilities:
-        for label, name in enumerate(class_names):
-            columns[f"probability of {name}"] = predictions.probabilities[:, label].astype(np.float64).round(6)
+    columns = prediction_columns(graph, predictions, class_names, nodes=nodes, probabilities=probabilities)
     if Path(path).suffix.lower() in FORMATS["parquet"].suffixes:
         write_parquet(path, Table(source=str(path), columns=tuple(columns), cells=list(columns.values())))
         return

@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from apgcn._utils.validation import check_int, check_number
 from apgcn.data.graph import Graph
 from apgcn.data.homophily import edge_homophily
 from apgcn.data.splits import Split
-from apgcn.errors import InvalidInput
+from apgcn.errors import InvalidInput, UnknownName
 from apgcn.inference.fit import FitResult, evaluate_with_labels, fit_and_evaluate
 from apgcn.inference.known_labels import CorrectAndSmooth
 from apgcn.inference.leaderboard import (
@@ -31,7 +32,11 @@ from apgcn.inference.predictions import Predictions
 from apgcn.inference.splits import stratified_split
 from apgcn.inference.trained_model import TrainedModel
 from apgcn.models.registry import config_class
-from apgcn.training.config import TrainingConfig, configs_from_values
+from apgcn.ops.devices import resolve_device
+from apgcn.ops.threads import resolve_threads
+from apgcn.training.batching import estimate_training
+from apgcn.training.config import TrainingConfig, configs_from_values, hyperparameter_names
+from apgcn.training.runs import MAX_RUNS
 from apgcn.training.trainer import Progress
 
 AUTO = "auto"
@@ -39,9 +44,11 @@ CANDIDATES = (LABELS, FEATURES, "apgcn", "appnp", "gcn", "arma")  # of `model="a
 BASELINES = (LABELS, FEATURES)  # beside a model that the user names
 VALIDATION_SIZE = 0.15  # fraction of the labelled nodes by which `auto` chooses
 STOPPING_SIZE = 0.2
+MIN_SECONDS = 1e-3  # of the training of a model, which takes one epoch at least
+CONSTANT_STEPS = 0.01  # a standard deviation of K below which it is constant
 TITLES = {LABELS: "label propagation (LP)", FEATURES: "features alone (MLP)"}
 
-ProgressBar = Callable[[str], AbstractContextManager[Callable[[Progress], None] | None]]
+ProgressBar = Callable[[str, float, float], AbstractContextManager[Callable[[Progress], None] | None]]
 
 
 @dataclass(frozen=True)
@@ -75,9 +82,16 @@ class FitOptions:
     time_limit: float | None = None
 
     def __post_init__(self) -> None:
-        if self.model != AUTO:
-            config_class(self.model)
-        else:  # a wrong value is a mistake, not a reason to leave a candidate out
+        names = CANDIDATES if self.model == AUTO else (self.model,)
+        known = list(dict.fromkeys(name for model in names for name in hyperparameter_names(model)))
+        for name in self.overrides or {}:
+            if name not in known:
+                raise UnknownName(f"hyperparameter of {self.model}", name, known)
+        check_int("ensemble_size", self.ensemble_size, maximum=MAX_RUNS)
+        check_int("seed", self.seed, minimum=0)
+        if self.time_limit is not None:
+            check_number("time_limit", self.time_limit, positive=True)
+        if self.model == AUTO:  # a wrong value is a mistake, not a reason to leave a candidate out
             for model in CANDIDATES:
                 self.configs(model)
         if self.correct_and_smooth and self.model != AUTO and not config_class(self.model).has_weights:
@@ -94,16 +108,17 @@ class FitOptions:
         """The model config and training config of one of the models, with the overrides that it has."""
         overrides = dict(self.overrides or {})
         if model != self.model:
-            names = {field.name for config in (config_class(model), TrainingConfig) for field in fields(config)}
-            overrides = {name: value for name, value in overrides.items() if name in names}
+            known = hyperparameter_names(model)
+            overrides = {name: value for name, value in overrides.items() if name in known}
         return configs_from_values(model, overrides)
 
 
 class _Candidate(NamedTuple):
-    """A candidate after its training."""
+    """A candidate after its training; `uncorrected` are predictions without known labels, None without weights."""
 
     row: LeaderboardRow
     result: FitResult
+    uncorrected: Predictions | None
 
 
 def fit_with_leaderboard(
@@ -129,7 +144,8 @@ def fit_and_compare(
     split : Split
         See `split_for_fit`.
     progress : function, optional
-        `progress(title)` is a context whose value is called with a `Progress` after every epoch of one model.
+        `progress(title, epoch, total)` is a context whose value is called with a `Progress` after every epoch of one
+        model; `epoch` and `total` are rough estimates of the seconds of an epoch and of the training.
 
     Raises
     ------
@@ -144,7 +160,7 @@ def fit_and_compare(
         time_limit = None
         if options.time_limit is not None:
             left = options.time_limit - (time.perf_counter() - started)
-            time_limit = max(0.0, left) / (len(options.models) - index)
+            time_limit = max(MIN_SECONDS, left / (len(options.models) - index))
             if left <= 0 and candidates and name != options.model:
                 advice.append(f"{TITLES.get(name, name)} was not trained: the time limit was reached.")
                 continue
@@ -164,6 +180,7 @@ def fit_and_compare(
     auto = options.model == AUTO
     graph_effect = describe_graph_effect(rows, num_edges=graph.adjacency.nnz, auto=auto)
     advice += [text for text in (graph_effect, describe_better_baseline(rows, auto=auto)) if text]
+    advice += describe_training(model, chosen.uncorrected)
     metrics = {
         **model.metrics,
         "leaderboard": [row.as_json() for row in rows],
@@ -186,7 +203,16 @@ def _train(
     started = time.perf_counter()
     model, training = options.configs(name)
     common: dict[str, Any] = {"device": options.device, "threads": options.threads}
-    with progress(model.title) if progress else nullcontext() as report:
+    title = TITLES.get(name, model.title)
+    estimate = estimate_training(
+        graph,
+        model,
+        training,
+        runs=options.ensemble_size,
+        device=resolve_device(str(options.device)),
+        threads=resolve_threads(options.threads),
+    )
+    with progress(title, *estimate) if progress else nullcontext() as report:
         plain = fit_and_evaluate(
             graph,
             split,
@@ -195,9 +221,9 @@ def _train(
             ensemble_size=options.ensemble_size,
             seed=options.seed,
             progress=report,
+            time_limit=time_limit,
             **common,
         )
-    title = TITLES.get(name, model.title)
     steps_mean = float(plain.predictions.steps.mean()) if plain.predictions else float(model.max_steps)
 
     def candidate(result: FitResult, suffix: str = "") -> _Candidate:
@@ -211,13 +237,36 @@ def _train(
             steps_mean=steps_mean,
             seconds=time.perf_counter() - started,
         )
-        return _Candidate(row, result)
+        return _Candidate(row, result, plain.predictions)
 
     candidates = [candidate(plain)]
     if model.has_weights and (options.model == AUTO or (options.correct_and_smooth and name == options.model)):
         corrected = evaluate_with_labels(replace(plain.model, correct_and_smooth=CorrectAndSmooth()), graph, **common)
         candidates.append(candidate(corrected, suffix=WITH_LABELS))
     return candidates
+
+
+def describe_training(model: TrainedModel, predictions: Predictions | None) -> list[str]:
+    """Warnings about a trained model: training that was cut off, and a halting unit without effect."""
+    warnings = []
+    if not model.metrics["converged"]:
+        epochs = max(model.metrics["epochs"])
+        limit = f"max_epochs={epochs}" if epochs == model.training.max_epochs else "the time limit"
+        warnings.append(
+            f"The training of {model.title} was ended by {limit} while it still improved; raise the limit for a better "
+            "model."
+        )
+    if predictions is None or not hasattr(model.config, "penalty"):
+        return warnings
+    steps = predictions.steps
+    if steps.std() < CONSTANT_STEPS:
+        value, last = steps.mean(), model.config.max_steps
+        remedy = f"a larger one, such as {10 * model.config.penalty:g}" if value > 0.99 * last else "a smaller one"
+        warnings.append(
+            f"K is {value:.4g} for every node: a penalty of {model.config.penalty:g} does not distinguish the nodes of "
+            f"this graph; try {remedy} (--penalty, or hyperparameters={{'penalty': ...}})."
+        )
+    return warnings
 
 
 def _choose(candidates: Sequence[_Candidate], options: FitOptions) -> _Candidate:

@@ -9,6 +9,7 @@ Start with `read_table` and `build_graph` for two tables, or with `read_graph` f
 | `csv`, `parquet` | one table per file: `read_csv`, `write_csv`, `read_parquet`, `write_parquet` |
 | `graphml` | one graph per file: `read_graphml`, `write_graphml`; the .npz archive is in `apgcn.data.npz` |
 | `networkx` | `from_networkx`, `to_networkx` |
+| `pandas` | `from_pandas`: DataFrames of edges and nodes |
 | `scipy` | `from_scipy`, `read_scipy`, `write_scipy` |
 | `pyg` | `from_pyg`, `to_pyg`: PyTorch Geometric |
 | `tables` | `Table`: columns in memory, with the line of each row in its file |
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from apgcn.io.graph_builder import LoadedGraph, build_graph, extend_graph
     from apgcn.io.graphml import read_graphml, write_graphml
     from apgcn.io.networkx import from_networkx, to_networkx
+    from apgcn.io.pandas import from_pandas
     from apgcn.io.parquet import read_parquet, write_parquet
     from apgcn.io.pyg import from_pyg, to_pyg
     from apgcn.io.registry import FORMATS, FileFormat, read_graph, read_table
@@ -51,6 +53,7 @@ __all__ = [
     "build_graph",
     "extend_graph",
     "from_networkx",
+    "from_pandas",
     "from_pyg",
     "from_scipy",
     "read_csv",
@@ -78,6 +81,7 @@ __getattr__, __dir__ = lazy_names(
         "feature_encoding": ["ColumnEncoding", "FeatureEncoding"],
         "graphml": ["read_graphml", "write_graphml"],
         "networkx": ["from_networkx", "to_networkx"],
+        "pandas": ["from_pandas"],
         "parquet": ["read_parquet", "write_parquet"],
         "pyg": ["from_pyg", "to_pyg"],
         "registry": ["FORMATS", "FileFormat", "read_graph", "read_table"],

@@ -105,7 +105,7 @@ def _table(source: str, rows: list[dict[str, Any]], *, required: tuple[str, ...]
 
 
 def _as_text(source: str, attribute: str, value: Any) -> str:
-    if value is None:
+    if value is None or value != value:  # NaN, as pandas marks what is missing
         return ""
     if isinstance(value, bool | np.bool_):
         return str(int(value))

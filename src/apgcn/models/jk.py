@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from apgcn._utils.validation import check_fraction, check_int
 from apgcn.data.graph import Graph
+from apgcn.errors import InvalidInput
 from apgcn.models.base import BatchedModel, ModelConfig, num_edges_with_self_loops, num_stored_features
 from apgcn.nn.layers import Linear, dropout, glorot, matmul, zeros
 from apgcn.nn.operators import matrices_with_dropout
@@ -19,10 +20,16 @@ from apgcn.ops.dense import add_bias
 from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.rng import RandomStream
 
+FEATURE_NORMS = ("l1", "l2")
+
 
 @dataclass(frozen=True)
 class JKConfig(ModelConfig):
-    """Hyperparameters of a jumping knowledge network; `edge_dropout` is applied to the normalised matrix."""
+    """Hyperparameters of a jumping knowledge network; `edge_dropout` is applied to the normalised matrix.
+
+    `feature_norm` "l1" takes the features as they are, which `clean` has divided by their l1 norm; "l2" scales the
+    features of every node to length 1.
+    """
 
     name: ClassVar[str] = "jk"
     title: ClassVar[str] = "JK"
@@ -33,12 +40,15 @@ class JKConfig(ModelConfig):
     hidden_channels: int = 64
     dropout: float = 0.5
     edge_dropout: float = 0.0
+    feature_norm: str = "l1"
 
     def __post_init__(self) -> None:
         check_int("layers", self.layers)
         check_int("hidden_channels", self.hidden_channels)
         check_fraction("dropout", self.dropout)
         check_fraction("edge_dropout", self.edge_dropout)
+        if self.feature_norm not in FEATURE_NORMS:
+            raise InvalidInput(f"feature_norm must be one of {', '.join(FEATURE_NORMS)}, got {self.feature_norm!r}.")
 
     @property
     def max_steps(self) -> int:
@@ -78,7 +88,7 @@ class BatchedJK(BatchedModel):
         """Logits (runs, nodes, classes) of all nodes; training with `rng`, evaluation without."""
         rate, layers = self.config.dropout, self.config.layers
         matrices = matrices_with_dropout(graph.adjacency.normalized, self.config.edge_dropout, steps=layers, rng=rng)
-        h, layer_outputs = graph.features, []
+        h, layer_outputs = graph.features if self.config.feature_norm == "l1" else graph.unit_length_features, []
         for a, w, b in zip(matrices, self.w, self.b, strict=True):
             h = add_bias(a @ matmul(dropout(h, rate, rng), w), b).relu()
             layer_outputs.append(h)

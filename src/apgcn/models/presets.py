@@ -1,14 +1,17 @@
 """Hyperparameter presets of every model, each value with its source.
 
-A preset is a named set of hyperparameters that somebody chose for a model, perhaps for some graphs only. There are
-three names, and values of one are never mixed with values of another:
+A preset is a named set of hyperparameters that somebody chose for a model, perhaps for some graphs only. Three names
+have values with a source, and values of one are never mixed with values of another:
 
 * "published": as the model's own paper or the PPNP paper gave them;
 * "paper": as the AP-GCN paper states that its authors ran the model, or treated a graph;
 * "tuned": ours, found on validation seeds or copied from a related model.
 
-Where such a source leaves a value open, one of ours fills the gap, and `source` states so. `PRESETS` has them by model
-name; `presets_for` and `preset_values` look them up for a graph.
+Where such a source leaves a value open, one of ours fills the gap, and `source` states so. Three more names are
+variants, which give the default preset of every model the same treatment, so that models can be compared with all else
+equal: "protocol" (`PROTOCOL_TEXT`), "script" and "text" (`VARIANTS`).
+
+`PRESETS` has the values by model name; `presets_for` and `preset_values` look them up for a graph.
 """
 
 from __future__ import annotations
@@ -20,15 +23,19 @@ from typing import Any, Literal, NamedTuple, get_args
 from apgcn.data.registry import AMAZON_GRAPHS
 from apgcn.errors import InvalidInput, UnknownName
 
-PresetName = Literal["paper", "published", "tuned"]
-PRESET_NAMES: tuple[str, ...] = get_args(PresetName)
+SourceName = Literal["paper", "published", "tuned"]
+VariantName = Literal["text", "script", "protocol"]
+PresetName = SourceName | VariantName
+SOURCE_NAMES: tuple[str, ...] = get_args(SourceName)
+PRESET_NAMES: tuple[str, ...] = (*SOURCE_NAMES, *get_args(VariantName))
 
 AP_GCN = "AP-GCN paper, Section V"
 AP_GCN_SCRIPT = "the authors' script, see docs/paper_vs_code.md"
 PPNP = "PPNP paper (Gasteiger et al., ICLR 2019), to the best of our knowledge"
 KIPF = "Kipf and Welling, ICLR 2017, who compared it with their GCN (order 3)"
 SPEKTRAL = "the authors' example in their library spektral (citation graphs), where l2 adds l2 |W|^2, here half of it"
-ARMA_SEARCH = "not in the AP-GCN paper; ours, on validation seeds: results/tuning"
+ARMA_SEARCH = "not in the AP-GCN paper; ours, on validation seeds of Citeseer and Cora-ML: results/tuning"
+NORM_SEARCH = "ours, on validation seeds of Citeseer and Cora-ML: results/gaps.jsonl"
 RIDGE_SEARCH = "not in the papers, as far as we know; ours, on validation seeds: scripts/ridge (cora as cora_ml)"
 
 
@@ -47,14 +54,14 @@ class Preset:
         The graphs that they are for; empty for all graphs.
     """
 
-    name: PresetName
+    name: SourceName
     source: str
     values: Mapping[str, Any]
     datasets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.name not in PRESET_NAMES:
-            raise UnknownName("preset", self.name, PRESET_NAMES)
+        if self.name not in SOURCE_NAMES:
+            raise UnknownName("preset", self.name, SOURCE_NAMES)
 
     def applies_to(self, dataset: str) -> bool:
         """Whether the values are for this graph."""
@@ -75,7 +82,8 @@ def presets_for(model: str, dataset: str) -> list[str]:
     themselves, and otherwise what was published with the numbers that they copied.
     """
     available = {preset.name for preset in _model_presets(model) if preset.applies_to(dataset)}
-    return [name for name in PRESET_NAMES if name in available]
+    variants = [name for name, variant in VARIANTS.items() if variant.applies_to(model)]
+    return [*(name for name in SOURCE_NAMES if name in available), *variants]
 
 
 def preset_values(model: str, dataset: str, preset: str | None = None) -> dict[str, SourcedValue]:
@@ -92,6 +100,10 @@ def preset_values(model: str, dataset: str, preset: str | None = None) -> dict[s
     if preset is not None and preset not in available:
         raise InvalidInput(f"{model} has no {preset} preset for {dataset}; available: {', '.join(available)}.")
     selected = preset or available[0]
+    if selected in VARIANTS:
+        default, variant = preset_values(model, dataset), VARIANTS[selected]
+        changes = {name: SourcedValue(value, variant.source) for name, value in variant.values.items()}
+        return {name: changes.get(name, sourced) for name, sourced in default.items()}
     return {
         name: SourcedValue(value, part.source)
         for part in _model_presets(model)
@@ -123,13 +135,50 @@ PAPER_PROTOCOL = Preset("paper", f"protocol of the {PPNP}", PROTOCOL_TEXT)
 AMAZON_PROTOCOL = Preset("paper", PAPER_PROTOCOL.source, PROTOCOL_TEXT, AMAZON_GRAPHS)
 
 
+@dataclass(frozen=True)
+class Variant:
+    """Values that replace those of the default preset, for every model that has these hyperparameters.
+
+    Parameters
+    ----------
+    source : str
+    values : mapping
+        Hyperparameters by name.
+    requires : str
+        The variant is of the models that have this hyperparameter.
+    """
+
+    source: str
+    values: Mapping[str, Any]
+    requires: str
+
+    def applies_to(self, model: str) -> bool:
+        """Whether a model has the variant."""
+        return any(self.requires in preset.values for preset in _model_presets(model))
+
+
+EARLY_STOPPING = {name: value for name, value in PROTOCOL_TEXT.items() if name != "learning_rate"}
+SCRIPT_DROPOUTS = {"z0_dropout": 0.5, "update_dropout": 0.5}
+VARIANTS: Mapping[str, Variant] = {
+    "text": Variant(
+        f"{AP_GCN}: without what only the script has",
+        {"z0_dropout": 0.0, "update_dropout": 0.0, **EARLY_STOPPING},
+        requires="penalty",
+    ),
+    "script": Variant(
+        AP_GCN_SCRIPT, {**SCRIPT_DROPOUTS, **EARLY_STOPPING, "monitor": "training"}, requires="z0_dropout"
+    ),
+    "protocol": Variant(f"{PAPER_PROTOCOL.source}: one rule for all models", EARLY_STOPPING, requires="patience"),
+}
+
+
 def amazon_without_l2(values: Mapping[str, Any]) -> tuple[Preset, Preset]:
     """The AP-GCN paper's choices for the Amazon graphs, no l2, for a model that its authors did not run there."""
     source = "as the AP-GCN paper did on Amazon, though not with this model"
     return AMAZON_PROTOCOL, Preset("paper", source, {**values, "l2": 0.0}, AMAZON_GRAPHS)
 
 
-def _apgcn(name: PresetName, prefix: str = "") -> tuple[Preset, ...]:
+def _apgcn(name: SourceName, prefix: str = "") -> tuple[Preset, ...]:
     """AP-GCN's values as the presets `name`.
 
     The AP-GCN paper being the model's own, its values are both the "paper" and the "published" preset; models derived
@@ -159,6 +208,8 @@ ADAPTIVE_PAGERANK_PRESETS = (
     Preset("tuned", "APPNP's, not searched", {"teleport": 0.2}, ("ms_academic", *AMAZON_GRAPHS)),
 )
 
+NO_SCRIPT_DROPOUT = {"z0_dropout": 0.0}  # in no paper of these models
+
 VGCN_PRESETS = (
     PUBLISHED_PROTOCOL,
     Preset(
@@ -172,11 +223,12 @@ VGCN_PRESETS = (
             "early_stop_mode": "loss",
             "patience": 10,
             "max_epochs": 200,
+            **NO_SCRIPT_DROPOUT,
         },
     ),
 )
 
-GCN_SIZE = {"hidden_channels": 64, "dropout": 0.5, "edge_dropout": 0.5}
+GCN_SIZE = {"hidden_channels": 64, "dropout": 0.5, "edge_dropout": 0.5, **NO_SCRIPT_DROPOUT}
 GCN_PRESETS = (
     PUBLISHED_PROTOCOL,
     Preset("published", PPNP, {**GCN_SIZE, "l2": 0.02}),
@@ -184,7 +236,7 @@ GCN_PRESETS = (
     Preset("paper", AP_GCN, {**GCN_SIZE, "l2": 0.0}, AMAZON_GRAPHS),
 )
 
-NGCN_SIZE = {"hidden_channels": 16, "heads": 4, "min_power": 0, "max_power": 4, "dropout": 0.5}
+NGCN_SIZE = {"hidden_channels": 16, "heads": 4, "min_power": 0, "max_power": 4, "dropout": 0.5, **NO_SCRIPT_DROPOUT}
 NGCN_PRESETS = (
     PUBLISHED_PROTOCOL,
     Preset("published", PPNP, {**NGCN_SIZE, "l2": 1e-5}),
@@ -193,17 +245,23 @@ NGCN_PRESETS = (
 
 GAT_PRESETS = (
     PUBLISHED_PROTOCOL,
-    Preset("published", PPNP, {"heads": 8, "hidden_channels": 8, "dropout": 0.6, "l2": 0.01}),
+    Preset("published", PPNP, {"heads": 8, "hidden_channels": 8, "dropout": 0.6, "l2": 0.01, **NO_SCRIPT_DROPOUT}),
     AMAZON_PROTOCOL,
-    Preset("paper", AP_GCN, {"dropout": 0.5, "l2": 0.0}, AMAZON_GRAPHS),
+    Preset("paper", AP_GCN, {"dropout": 0.5, "l2": 0.0, **NO_SCRIPT_DROPOUT}, AMAZON_GRAPHS),
     Preset("paper", "as published; the AP-GCN paper has 64 units", {"heads": 8, "hidden_channels": 8}, AMAZON_GRAPHS),
 )
 
 JK_SIZE = {"layers": 3, "hidden_channels": 64, "dropout": 0.5, "edge_dropout": 0.0}
+JK_AS_CLEANED = {**JK_SIZE, "feature_norm": "l1"}
 JK_PRESETS = (
     PUBLISHED_PROTOCOL,
-    Preset("published", PPNP, {**JK_SIZE, "l2": 1e-3}),
-    *amazon_without_l2(JK_SIZE),
+    Preset("published", PPNP, {**JK_AS_CLEANED, "l2": 1e-3}),
+    *amazon_without_l2(JK_AS_CLEANED),
+    Preset("tuned", f"as published: {PUBLISHED_PROTOCOL.source}", PROTOCOL_CODE),
+    Preset("tuned", f"as published: {PPNP}", {**JK_SIZE, "l2": 1e-3}),
+    Preset("tuned", f"on Amazon as the AP-GCN paper: {PAPER_PROTOCOL.source}", PROTOCOL_TEXT, AMAZON_GRAPHS),
+    Preset("tuned", "on Amazon as the AP-GCN paper, though not with this model", {"l2": 0.0}, AMAZON_GRAPHS),
+    Preset("tuned", NORM_SEARCH, {"feature_norm": "l2"}),
 )
 
 BTFP_PRESETS = (
@@ -214,7 +272,7 @@ BTFP_PRESETS = (
     Preset("published", RIDGE_SEARCH, {"ridge": 0.01}, ("pubmed", *AMAZON_GRAPHS)),
 )
 
-PPNP_SIZE = {"hidden_channels": 64, "dropout": 0.5, "matrix_dropout": 0.5}
+PPNP_SIZE = {"hidden_channels": 64, "dropout": 0.5, "matrix_dropout": 0.5, **NO_SCRIPT_DROPOUT}
 PPNP_PRESETS = (
     PUBLISHED_PROTOCOL,
     Preset("published", PPNP, {**PPNP_SIZE, "teleport": 0.1, "l2": 0.005}),
@@ -222,7 +280,7 @@ PPNP_PRESETS = (
     *amazon_without_l2({**PPNP_SIZE, "teleport": 0.2}),
 )
 
-APPNP_SIZE = {"hidden_channels": 64, "dropout": 0.5, "edge_dropout": 0.5}
+APPNP_SIZE = {"hidden_channels": 64, "dropout": 0.5, "edge_dropout": 0.5, **NO_SCRIPT_DROPOUT, "update_dropout": 0.0}
 APPNP_PRESETS = (
     PUBLISHED_PROTOCOL,
     Preset("published", PPNP, {**APPNP_SIZE, "teleport": 0.1, "max_steps": 10, "l2": 0.005}),
@@ -236,17 +294,25 @@ ARMA_PRESETS = (
     Preset(
         "published",
         SPEKTRAL,
-        {"hidden_channels": 16, "stacks": 2, "depth": 1, "dropout": 0.5, "skip_dropout": 0.75, "l2": 1e-4},
+        {
+            "hidden_channels": 16,
+            "stacks": 2,
+            "depth": 1,
+            "dropout": 0.5,
+            "skip_dropout": 0.75,
+            "l2": 1e-4,
+            **NO_SCRIPT_DROPOUT,
+        },
     ),
     PAPER_PROTOCOL,
-    Preset("paper", AP_GCN, {"hidden_channels": 64, "dropout": 0.5}),
+    Preset("paper", AP_GCN, {"hidden_channels": 64, "dropout": 0.5, **NO_SCRIPT_DROPOUT}),
     Preset("paper", f"{AP_GCN}, which states it of AP-GCN", {"l2": 0.008}),
     Preset("paper", AP_GCN, {"l2": 0.0}, AMAZON_GRAPHS),
     Preset("paper", ARMA_SEARCH, {"stacks": 1, "depth": 1}),
     Preset("paper", "not in the AP-GCN paper; ours, not searched", {"skip_dropout": 0.5}),
 )
 
-CHEB_SIZE = {"hidden_channels": 16, "order": 3, "dropout": 0.5}
+CHEB_SIZE = {"hidden_channels": 16, "order": 3, "dropout": 0.5, **NO_SCRIPT_DROPOUT}
 CHEB_PRESETS = (
     PUBLISHED_PROTOCOL,
     Preset("published", KIPF, {**CHEB_SIZE, "l2": 5e-4}),

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
+from torch.nn import functional
 
 from apgcn.data.graph import Graph
 from apgcn.ops.sparse import CSRStructure, SparseMatrix
@@ -128,6 +129,15 @@ class DeviceGraph:
             labels=torch.as_tensor(graph.labels.copy(), device=device),
             num_classes=graph.num_classes,
         )
+
+    @cached_property
+    def unit_length_features(self) -> SparseMatrix | Tensor:
+        """The features, every row divided by its l2 norm; a row of zeros stays zero."""
+        if isinstance(self.features, Tensor):
+            return functional.normalize(self.features, dim=-1)
+        structure, values = self.features.structure, self.features.values
+        norms = SparseMatrix(structure, values.square()).row_sums().sqrt().clamp(min=1e-12)
+        return SparseMatrix(structure, values / norms[structure.row])
 
     @property
     def num_features(self) -> int:

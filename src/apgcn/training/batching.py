@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import torch
 
-from apgcn._utils.validation import config_to_python
+from apgcn._utils.validation import check_number, config_to_python
 from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput
 from apgcn.models.base import ModelConfig
@@ -18,9 +19,12 @@ from apgcn.ops.dispatch import kernels_for_device
 from apgcn.ops.threads import kernel_threads, resolve_threads
 from apgcn.training.config import TrainingConfig
 from apgcn.training.runs import Run, RunResult, check_run
-from apgcn.training.trainer import Progress, overall_progress, train_batch
+from apgcn.training.trainer import EXPECTED_PATIENCES, Progress, overall_progress, remaining_share, train_batch
 
 MAX_CPU_BATCH = 8  # more gains little on a small graph, and on a large one exceeds the CPU's caches
+CPU_SECONDS_PER_FLOAT = 1e-9  # of one thread: 0.6 to 1.6 by benchmarks/README.md, by model and graph
+GPU_SECONDS_PER_FLOAT = 5e-11  # of an H200, with many runs in a batch
+FLOATS_PER_THREAD = 1e7  # fewer gain nothing from another thread
 MEMORY_FRACTION = 0.6  # of the memory that a run batch may use
 
 
@@ -33,6 +37,7 @@ def train(
     device: torch.device | str = "cpu",
     threads: int | None = None,
     progress: Callable[[Progress], None] | None = None,
+    time_limit: float | None = None,
 ) -> list[RunResult]:
     """Train any number of runs, batch by batch, and return their results in the order of the runs.
 
@@ -51,6 +56,8 @@ def train(
         fewer. The results do not depend on it. PyTorch's own operations use one thread meanwhile.
     progress : function, optional
         Called with a `Progress` after every epoch; on a GPU, which each call waits for, after every tenth.
+    time_limit : float, optional
+        Seconds after which no epoch begins. Each run trains for one epoch at least, and has the weights of its best.
 
     Raises
     ------
@@ -67,8 +74,17 @@ def train(
     """
     runs = _check_arguments(graph, runs, model, training)
     threads = resolve_threads(threads)
+    if time_limit is not None:
+        check_number("time_limit", time_limit, positive=True)
     return train_runs(
-        graph, runs, model, training, device=resolve_device(str(device)), threads=threads, progress=progress
+        graph,
+        runs,
+        model,
+        training,
+        device=resolve_device(str(device)),
+        threads=threads,
+        progress=progress,
+        time_limit=time_limit,
     )
 
 
@@ -81,20 +97,29 @@ def train_runs(
     device: torch.device,
     threads: int,
     progress: Callable[[Progress], None] | None = None,
+    time_limit: float | None = None,
 ) -> list[RunResult]:
     """As `train`, for runs that are known to belong to the graph, and a device and threads that are resolved."""
     model, training = config_to_python(model), config_to_python(training)
-    max_size = batch_size(graph, model, device)
+    max_size, started = batch_size(graph, model, device), time.perf_counter()
     results: dict[int, RunResult] = {}
     with kernel_threads(threads):
         device_graph = DeviceGraph.from_graph(graph, device=device)
-        for batch in make_batches(runs, max_size=max_size):
+        batches = make_batches(runs, max_size=max_size)
+        for number, batch in enumerate(batches):
             report = (
                 overall_progress(progress, finished=len(results), size=len(batch), total=len(runs))
                 if progress
                 else None
             )
-            batch_results = train_batch(device_graph, [runs[index] for index in batch], model, training, report)
+            batch_results = train_batch(
+                device_graph,
+                [runs[index] for index in batch],
+                model,
+                training,
+                report,
+                time_limit=remaining_share(time_limit, started, left=len(batches) - number),
+            )
             results.update(zip(batch, batch_results, strict=True))
     return [results[index] for index in range(len(runs))]
 
@@ -174,6 +199,21 @@ def bytes_per_run(graph: Graph, model: ModelConfig, device: torch.device) -> int
     """Estimated memory of one run of a batch in training, in bytes."""
     saved = model.floats_saved_by_kernels(graph) if kernels_for_device(device) else 0
     return 4 * (model.floats_per_run(graph) - saved)
+
+
+def estimate_training(
+    graph: Graph, model: ModelConfig, training: TrainingConfig, *, runs: int, device: torch.device, threads: int = 1
+) -> tuple[float, float]:
+    """A rough estimate of the seconds of an epoch of all runs and of the training, before it begins.
+
+    An epoch moves each float of `floats_per_run` a few times; the number of epochs is that of recorded trainings.
+    """
+    if not model.has_weights:
+        return 0.0, 0.0
+    floats = runs * model.floats_per_run(graph)
+    cores = min(threads, max(1.0, floats / FLOATS_PER_THREAD))
+    epoch = floats * (GPU_SECONDS_PER_FLOAT if device.type == "cuda" else CPU_SECONDS_PER_FLOAT / cores)
+    return epoch, epoch * min(EXPECTED_PATIENCES * training.patience, training.max_epochs)
 
 
 def check_memory(needed: int, available: int, device: torch.device, *, what: str, advice: str) -> None:

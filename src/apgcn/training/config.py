@@ -72,12 +72,17 @@ def preset_config(
     >>> model.penalty, model.max_steps, training.monitor
     (0.05, 5, 'training')
     """
-    known = [field.name for config in (config_class(model), TrainingConfig) for field in fields(config)]
+    known = hyperparameter_names(model)
     values = preset_values(model, dataset_info(dataset).name, preset)
     for name in (*values, *overrides):
         if name not in known:
             raise UnknownName(f"hyperparameter of {model}", name, known)
     return configs_from_values(model, {**{name: sourced.value for name, sourced in values.items()}, **overrides})
+
+
+def hyperparameter_names(model: str) -> list[str]:
+    """The hyperparameters of a model and of its training."""
+    return [field.name for config in (config_class(model), TrainingConfig) for field in fields(config)]
 
 
 def configs_from_values(model: str, values: Mapping[str, Any]) -> tuple[ModelConfig, TrainingConfig]:

@@ -167,6 +167,8 @@ class RunResult:
         The epoch of the weights, counted from 1; 0 if the loss was never finite and they are the initial ones.
     weights : dict of Tensor
         The best weights, each with a run axis of one, for `load_state_dict` of a batch of one.
+    converged : bool
+        Whether patience ended the training, not the limit of epochs or of time.
     """
 
     run: Run
@@ -177,6 +179,7 @@ class RunResult:
     history: History
     best_epoch: int
     labels: np.ndarray
+    converged: bool = True
 
     @property
     def epochs(self) -> int:

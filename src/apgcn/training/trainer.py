@@ -25,14 +25,16 @@ from apgcn.training.runs import Evaluation, HistoryLog, Run, RunResult
 
 TRIM_INTERVAL = 20  # epochs between returns of free memory to the system
 SYNC_INTERVAL = 10  # epochs between synchronisations with a GPU, during which the host waits
+EXPECTED_PATIENCES = 11  # epochs of a training, in multiples of the patience, by recorded trainings
+LATE_IMPROVEMENT = 1.25  # a run that still improves at some epoch is expected to take this multiple of it
 DROP_SECONDS = 0.5  # that a GPU computes finished runs before it drops them: about as long as new CUDA graphs take
 
 
 class Progress(NamedTuple):
     """Progress of a training after an epoch.
 
-    `finished` is the number of runs that have stopped. `fraction` is an upper bound on the fraction of all epochs that
-    is done: it assumes that every active run stops as soon as its patience allows.
+    `finished` is the number of runs that have stopped. `fraction` is an estimate of the fraction of all epochs that is
+    done, see `expected_epochs`; with a time limit, of its time, if that is more.
     """
 
     epoch: int
@@ -46,21 +48,26 @@ def train_batch(
     model: ModelConfig,
     training: TrainingConfig,
     progress: Callable[[Progress], None] | None = None,
+    *,
+    time_limit: float | None = None,
 ) -> list[RunResult]:
     """Train a run batch until its last run has stopped; each run trains as if it were alone, to the same bits.
 
     All runs are one tensor program on a GPU, and on a CPU where fused kernels compute the model. Other models train
     there one run after the other: the library's products and sums may round a run differently among others. A model
-    without trained weights is solved instead, see `solve_batch`.
+    without trained weights is solved instead, see `solve_batch`. After `time_limit` seconds no epoch begins, but each
+    run trains for one.
     """
     if not model.has_weights:
         return solve_batch(graph, runs, model)
     device = graph.labels.device
+    started = time.perf_counter()
     if len(runs) > 1 and not trains_as_one_batch(graph, model):
         results: list[RunResult] = []
         for run in runs:
             report = overall_progress(progress, finished=len(results), size=1, total=len(runs)) if progress else None
-            results += train_batch(graph, [run], model, training, report)
+            seconds = remaining_share(time_limit, started, left=len(runs) - len(results))
+            results += train_batch(graph, [run], model, training, report, time_limit=seconds)
         return results
     with side_stream(device):
         trainer = BatchedTrainer(graph, runs, model, training)
@@ -68,9 +75,30 @@ def train_batch(
             synchronized = trainer.train_epoch()
             if trainer.epochs % TRIM_INTERVAL == 0 and device.type == "cpu":
                 return_free_memory()
+            used = (time.perf_counter() - started) / max(time_limit, 1e-9) if time_limit is not None else 0.0
             if progress and synchronized:
-                progress(trainer.progress())
+                now = trainer.progress()
+                progress(now._replace(fraction=min(1.0, max(now.fraction, used))))
+            if synchronized and used >= 1 and trainer.has_active_runs:
+                trainer.stop()
         return trainer.results()
+
+
+def remaining_share(time_limit: float | None, started: float, *, left: int) -> float | None:
+    """The seconds for the next of `left` equal tasks that share what remains of a time limit."""
+    if time_limit is None:
+        return None
+    return max(0.0, time_limit - (time.perf_counter() - started)) / left
+
+
+def expected_epochs(last_improvement: Tensor, *, patience: int, max_epochs: int) -> Tensor:
+    """An estimate of the epochs at which runs stop, from the epochs of their last improvements.
+
+    At least `patience` more than the last improvement, and before that has moved far, a multiple of the patience, which
+    `test_epochs_are_estimated_within_a_factor_of_two` compares with recorded trainings.
+    """
+    late = torch.maximum(last_improvement + patience, (LATE_IMPROVEMENT * last_improvement).long())
+    return late.clamp(min=EXPECTED_PATIENCES * patience).clamp(max=max_epochs)
 
 
 def trains_as_one_batch(graph: DeviceGraph, model: ModelConfig) -> bool:
@@ -153,6 +181,8 @@ class BatchedTrainer:
         Of all runs, filled as they finish: the best weights; best epochs and numbers of epochs as an array (2, runs).
     epochs : int
         Number of epochs so far.
+    max_epochs : int
+        The last epoch: that of the configuration, or the present one after `stop`.
     """
 
     def __init__(self, graph: DeviceGraph, runs: Sequence[Run], model: ModelConfig, training: TrainingConfig):
@@ -173,6 +203,7 @@ class BatchedTrainer:
         self.finished_epochs = np.zeros((2, len(runs)), dtype=np.int64)
         self.history = HistoryLog(len(runs))
         self.epochs = 0
+        self.max_epochs = training.max_epochs
         self.epoch_on_device = torch.zeros((), dtype=torch.int64, device=device)
         self.sync_interval, self.drop_seconds = (SYNC_INTERVAL, DROP_SECONDS) if on_gpu else (1, 0.0)
         self._wasted_seconds, self._last_check = 0.0, time.perf_counter()
@@ -204,7 +235,7 @@ class BatchedTrainer:
         self.step()
         evaluation = self.evaluate_and_snapshot()
         self.history.append(self.active_runs, evaluation)
-        last = self.epochs == self.config.max_epochs
+        last = self.epochs == self.max_epochs
         synchronize = last or self.epochs % self.sync_interval == 0
         if synchronize:
             finished = self.early_stopping.finished(self.epochs) | last
@@ -222,6 +253,11 @@ class BatchedTrainer:
         self._wasted_seconds += fraction * (now - self._last_check)
         self._last_check = now
         return fraction == 1 or (num_finished > 0 and self._wasted_seconds >= self.drop_seconds)
+
+    def stop(self) -> None:
+        """End the training of every active run with the present epoch."""
+        self.max_epochs = self.epochs
+        self.drop_finished(torch.ones(len(self.active_runs), dtype=torch.bool, device=self.device))
 
     def begin_epoch(self) -> None:
         """Advance the epoch counter and the random streams."""
@@ -347,15 +383,19 @@ class BatchedTrainer:
 
     def _last_epochs(self) -> Tensor:
         """The epoch at which each active run stops if nothing improves any more."""
-        return (self.early_stopping.last_improvement + self.config.patience).clamp(max=self.config.max_epochs)
+        return (self.early_stopping.last_improvement + self.config.patience).clamp(max=self.max_epochs)
 
     def progress(self) -> Progress:
         """Progress of all runs; waits for a GPU."""
-        fractions = (self.epochs / self._last_epochs()).clamp(max=1).cpu()
+        finished = self._last_epochs() <= self.epochs
+        expected = expected_epochs(
+            self.early_stopping.last_improvement, patience=self.config.patience, max_epochs=self.max_epochs
+        )
+        fractions = (self.epochs / expected).clamp(max=1).masked_fill(finished, 1.0).cpu()
         dropped = len(self.runs) - len(self.active_runs)
         return Progress(
             epoch=self.epochs,
-            finished=dropped + int((fractions == 1).sum()),
+            finished=dropped + int(finished.sum()),
             fraction=(dropped + float(fractions.sum())) / len(self.runs),
         )
 
@@ -389,6 +429,7 @@ class BatchedTrainer:
                 history=histories[index],
                 best_epoch=best_epochs[index],
                 labels=labels,
+                converged=epochs[index] < self.max_epochs,
             )
             for index, run in enumerate(self.runs)
         ]

@@ -1,0 +1,352 @@
+"""Fit a model on DataFrames, files or another library's graph, and predict with pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from apgcn._utils.validation import as_node_indices
+from apgcn.data.graph import Graph
+from apgcn.errors import InvalidInput, UnknownName
+from apgcn.inference.bundle import ModelBundle, save_model
+from apgcn.inference.bundle import load_model as load_bundle
+from apgcn.inference.predictions import prediction_columns
+from apgcn.inference.selection import FitOptions, fit_with_leaderboard, split_for_fit
+from apgcn.inference.splits import missing_class_notes
+from apgcn.inference.trained_model import TrainedModel
+from apgcn.io.graph_builder import LoadedGraph, build_graph, extend_graph
+from apgcn.io.networkx import from_networkx
+from apgcn.io.pandas import table_from_frame, to_frame
+from apgcn.io.pyg import from_pyg
+from apgcn.io.registry import read_graph, read_table
+from apgcn.io.schema import ID_COLUMNS, TableSchema
+from apgcn.io.tables import Table
+from apgcn.report.explain.html import write_explanation
+from apgcn.report.explain.payload import build_payload
+
+if TYPE_CHECKING:
+    import pandas
+    import torch
+
+LEADERBOARD = (
+    "model",
+    "title",
+    "accuracy",
+    "low",
+    "high",
+    "validation_accuracy",
+    "steps_mean",
+    "seconds",
+    "chosen",
+)
+
+
+def fit(
+    edges: Any,
+    nodes: Any = None,
+    *,
+    label: str | None = None,
+    id: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    weight: str | None = None,
+    directed: bool = False,
+    one_hot: Sequence[str] = (),
+    bag_of_words: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    model: str = "apgcn",
+    hyperparameters: Mapping[str, Any] | None = None,
+    correct_and_smooth: bool = False,
+    baselines: bool = True,
+    test_size: float = 0.2,
+    ensemble_size: int = 1,
+    time_limit: float | None = None,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    threads: int | None = None,
+) -> NodeClassifier:
+    """Train a classifier of nodes on a graph, and compare it with simple baselines.
+
+    Parameters
+    ----------
+    edges : DataFrame, path, or graph
+        A row for every edge; or a whole graph: a networkx graph, a PyTorch Geometric `Data`, a `Graph`, or a file
+        (.graphml, .npz).
+    nodes : DataFrame or path
+        A row for every node: an id, features, and the class where it is known. Left out for a whole graph.
+    label : str
+        The column, or the node attribute, of classes; empty where the class is unknown. Left out where the graph has
+        arrays (`Data`, `Graph`, .npz).
+    id, source, target, weight : str, optional
+        Columns of node ids and of edges; by default those with a usual name, see `apgcn.io.TableSchema`.
+    directed : bool
+        Whether only the target of an edge receives from its source.
+    one_hot, bag_of_words, ignore : sequences of str
+        Text columns that become features, and columns that are none.
+    model : str
+        A name from `apgcn models`, or "auto": train several, and keep the best on validation nodes.
+    hyperparameters : mapping, optional
+        Of the model and its training, by name, such as `{"penalty": 0.05}`.
+    correct_and_smooth : bool
+        Correct the predictions by the known labels of near nodes (Huang et al., 2021); "auto" tries it.
+    baselines : bool
+        Whether features alone and label propagation are trained for comparison.
+    test_size : float
+        Fraction of the labelled nodes that judges the models; with 0 they are judged by the nodes that stop training.
+    ensemble_size : int
+        Initialisations whose predictions are averaged.
+    time_limit : float, optional
+        Seconds after which no epoch begins.
+    seed : int
+        Of the split and of the first initialisation.
+    device : "cpu", "cuda" or "cuda:N"
+    threads : int, optional
+        Maximum number of CPU threads, see `apgcn.train`.
+
+    Raises
+    ------
+    InvalidInput
+        If the tables, the options or the labels do not allow a training; the message states what to change.
+
+    Examples
+    --------
+    A graph of two teams, whose members mostly know each other; every second node has a known team:
+
+    >>> import numpy as np, pandas as pd
+    >>> random = np.random.default_rng(0)
+    >>> team = np.repeat(["red", "blue"], 60)
+    >>> nodes = pd.DataFrame({"id": range(120), "height": random.normal(size=120) + (team == "red"), "team": team})
+    >>> pairs = [(a, (60 * (a // 60) + b) % 120) for a in range(120) for b in random.integers(70, size=4)]
+    >>> edges = pd.DataFrame(pairs, columns=["source", "target"])
+    >>> nodes.loc[::2, "team"] = None
+    >>> model = fit(edges, nodes, label="team", hyperparameters={"hidden_channels": 8, "patience": 20})
+    >>> model
+    NodeClassifier(AP-GCN, nodes=120, classes=2, accuracy=1.000 on 12 held-out nodes)
+    >>> model.predict().columns.to_list()
+    ['id', 'prediction', 'probability', 'steps', 'label']
+    """
+    schema = TableSchema(
+        label=label,
+        id=id,
+        source=source,
+        target=target,
+        weight=weight,
+        directed=directed,
+        one_hot=one_hot,
+        bag_of_words=bag_of_words,
+        ignore=ignore,
+    )
+    options = FitOptions(
+        model=model,
+        overrides=hyperparameters,
+        baselines=baselines,
+        correct_and_smooth=correct_and_smooth,
+        ensemble_size=ensemble_size,
+        seed=seed,
+        device=device,
+        threads=threads,
+        time_limit=time_limit,
+    )
+    loaded = _load(edges, nodes, schema)
+    split = split_for_fit(loaded.graph.labels, model=model, test_size=test_size, seed=seed)
+    held_out = ["stopping", *(name for name in ("validation", "test") if len(getattr(split, name)))]
+    notes = [*loaded.notes, *missing_class_notes(loaded.graph, split, sets=held_out)]
+    trained, _ = fit_with_leaderboard(loaded.graph, split, options)
+    trained = replace(trained, metrics={**trained.metrics, "notes": notes})
+    return NodeClassifier(ModelBundle(trained, loaded.graph, loaded.encoding, loaded.schema))
+
+
+def load_model(folder: str | Path) -> NodeClassifier:
+    """The classifier of a folder that `NodeClassifier.save` or `apgcn fit` wrote.
+
+    Raises
+    ------
+    MissingFile, BrokenFile
+        If the folder or one of its files is missing, was altered, or was written in another format.
+    """
+    return NodeClassifier(load_bundle(Path(folder)))
+
+
+class NodeClassifier:
+    """A trained model with the graph that it was trained on; made by `fit` or `load_model`.
+
+    Attributes
+    ----------
+    bundle : ModelBundle
+        The model, its graph, and how columns become features.
+    """
+
+    def __init__(self, bundle: ModelBundle):
+        self.bundle = bundle
+
+    @property
+    def model(self) -> TrainedModel:
+        """The trained model."""
+        return self.bundle.model
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that it was trained on."""
+        return self.bundle.graph
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes."""
+        return self.model.class_names
+
+    @property
+    def leaderboard(self) -> pandas.DataFrame:
+        """The compared models, the best first: accuracy on the nodes that judge, with a 95 % interval over nodes.
+
+        Columns: model, title, accuracy, low, high, validation_accuracy (by which "auto" chooses), steps_mean, seconds,
+        chosen.
+        """
+        rows = [{**row, "low": row["interval"][0], "high": row["interval"][1]} for row in self._metric("leaderboard")]
+        return to_frame({name: [row[name] for row in rows] for name in LEADERBOARD})
+
+    @property
+    def advice(self) -> list[str]:
+        """What the comparison shows: whether the graph helps, and what to try."""
+        return list(self._metric("advice"))
+
+    @property
+    def homophily(self) -> float | None:
+        """The fraction of edges between labelled nodes that join two of the same class."""
+        return self._metric("homophily")
+
+    @property
+    def notes(self) -> list[str]:
+        """What was assumed, removed or replaced when the tables were read."""
+        return list(self.model.metrics.get("notes", []))
+
+    def predict(
+        self,
+        edges: Any = None,
+        nodes: Any = None,
+        *,
+        add: bool = False,
+        new_only: bool = False,
+        ids: Sequence[Any] | None = None,
+        probabilities: bool = False,
+        device: torch.device | str = "cpu",
+        threads: int | None = None,
+    ) -> pandas.DataFrame:
+        """Predictions as a DataFrame with the columns id, prediction, probability, steps and label.
+
+        Parameters
+        ----------
+        edges, nodes : as in `fit`, optional
+            Another graph with the same columns; default: the graph of the training.
+        add : bool
+            Add these edges and nodes to the graph of the training, instead.
+        new_only : bool
+            With `add`, predict the added nodes only.
+        ids : sequence, optional
+            Predict these nodes only.
+        probabilities : bool
+            Whether to add the probability of every class, a column each.
+        device, threads
+            As in `fit`.
+        """
+        graph = self._graph_to_predict(edges, nodes, add=add)
+        if new_only and not add:
+            raise InvalidInput("new_only must come with add=True: without it all nodes are of the passed graph.")
+        if new_only and ids is not None:
+            raise InvalidInput("new_only must come without ids: both select nodes.")
+        selected = None if ids is None else _indices(graph, ids)
+        if new_only:
+            selected = np.arange(self.graph.num_nodes, graph.num_nodes)
+        predictions = self.model.predict(graph, selected, device=device, threads=threads)
+        return to_frame(
+            prediction_columns(graph, predictions, self.classes, nodes=selected, probabilities=probabilities)
+        )
+
+    def explain(self, path: str | Path, *, node: str | None = None) -> None:
+        """Write a page for the browser: the graph, the steps of its nodes, and what each node received.
+
+        Parameters
+        ----------
+        path : path
+            An .html file.
+        node : str, optional
+            Draw the part of the graph around this node.
+        """
+        write_explanation(Path(path), build_payload(self.bundle, node=node))
+
+    def save(self, folder: str | Path) -> None:
+        """Write a new folder, which `load_model` and `apgcn predict` read; after an error nothing of it is left."""
+        save_model(Path(folder), self.bundle)
+
+    def __repr__(self) -> str:
+        held_out = self.model.metrics["test" if len(self.model.split.test) else "stopping"]
+        return (
+            f"NodeClassifier({self.model.title}, nodes={self.graph.num_nodes}, classes={len(self.classes)}, "
+            f"accuracy={held_out['accuracy']:.3f} on {held_out['nodes']} held-out nodes)"
+        )
+
+    def _metric(self, name: str) -> Any:
+        if name not in self.model.metrics:
+            raise InvalidInput(f"the model has no {name}: it was fitted without a comparison; fit it again.")
+        return self.model.metrics[name]
+
+    def _graph_to_predict(self, edges: Any, nodes: Any, *, add: bool) -> Graph:
+        """The graph of the training, another one, or with `add` the former with the nodes and edges of the latter."""
+        if edges is None:
+            if add or nodes is not None:
+                raise InvalidInput("edges must be given with nodes or add=True, got None.")
+            return self.graph
+        encoding, schema = self.bundle.encoding, self.bundle.schema or TableSchema()
+        if add:
+            if encoding is None:
+                raise InvalidInput("add=True needs a model that was trained on tables, but this one has arrays.")
+            new_nodes = None if nodes is None else _table(nodes, "nodes", schema)
+            return extend_graph(self.graph, _table(edges, "edges"), new_nodes, schema, encoding).graph
+        return _load(edges, nodes, schema, encoding=encoding, class_names=self.classes).graph
+
+
+def _load(edges: Any, nodes: Any, schema: TableSchema, **encoded: Any) -> LoadedGraph:
+    """A graph from tables, a file, or an object of another library."""
+    if nodes is not None:
+        loaded = build_graph(_table(edges, "edges"), _table(nodes, "nodes", schema), schema, name="graph", **encoded)
+    elif isinstance(edges, Graph):
+        loaded = LoadedGraph(edges, None)
+    elif isinstance(edges, str | Path):
+        loaded = read_graph(Path(edges), _without_ids(schema), **encoded)
+    elif hasattr(edges, "adjacency") and hasattr(edges, "nodes"):
+        loaded = from_networkx(edges, _without_ids(schema), **encoded)
+    elif hasattr(edges, "edge_index"):
+        loaded = from_pyg(edges)
+    else:
+        raise InvalidInput(
+            f"edges must come with nodes, or be a whole graph (networkx, Data, Graph, .graphml, .npz), got "
+            f"{type(edges).__name__} alone."
+        )
+    if schema.label is None and not encoded and loaded.encoding is not None:
+        raise InvalidInput("label must name the column of classes, got None.")
+    return loaded
+
+
+def _without_ids(schema: TableSchema) -> TableSchema:
+    """The schema for a graph that identifies its nodes and edges itself."""
+    return replace(schema, id=None, source=None, target=None)
+
+
+def _table(data: Any, name: str, schema: TableSchema | None = None) -> Table:
+    """A table from a DataFrame or a file; `schema` is that of a table of nodes."""
+    if isinstance(data, str | Path):
+        return read_table(Path(data))
+    return table_from_frame(data, source=name, id_column=None if schema is None else schema.id or ID_COLUMNS)
+
+
+def _indices(graph: Graph, ids: Sequence[Any]) -> np.ndarray:
+    """Indices of nodes by their ids."""
+    index = {node_id: node for node, node_id in enumerate(graph.node_ids)}
+    names = [str(node_id) for node_id in ids]
+    for name in names:
+        if name not in index:
+            raise UnknownName("node", name, graph.node_ids)
+    return as_node_indices(np.array([index[name] for name in names], dtype=np.int64), num_nodes=graph.num_nodes)

@@ -1,0 +1,246 @@
+"""`apgcn.fit` on DataFrames, files and graphs of other libraries, against the command on the same tables."""
+
+from dataclasses import replace
+
+import networkx
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from helpers.graphs import random_graph
+
+import apgcn
+from apgcn.cli import run
+from apgcn.errors import InvalidInput, UnknownName
+from apgcn.inference.predictions import Predictions
+from apgcn.inference.selection import describe_training
+from apgcn.io.pyg import to_pyg
+
+SMALL = {"hidden_channels": 8, "max_epochs": 60, "patience": 60}
+
+
+def two_teams(size=40, *, seed=0):
+    """DataFrames of a graph of two teams whose members mostly know each other; every second team is known."""
+    random = np.random.default_rng(seed)
+    team = np.repeat(["red", "blue"], size)
+    pairs = [
+        (a, size * (a // size) + b if random.random() < 0.9 else int(random.integers(2 * size)))
+        for a in range(2 * size)
+        for b in random.integers(size, size=4)
+    ]
+    nodes = pd.DataFrame(
+        {
+            "id": [f"n{number}" for number in range(2 * size)],
+            "height": random.normal(size=2 * size) + (team == "red"),
+            "captain": random.random(2 * size) < 0.1,
+            "team": np.where(np.arange(2 * size) % 2, team, None),
+        }
+    )
+    edges = pd.DataFrame([(f"n{a}", f"n{b}") for a, b in pairs if a != b], columns=["source", "target"])
+    return edges, nodes, team
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return two_teams()
+
+
+@pytest.fixture(scope="module")
+def model(tables):
+    edges, nodes, _ = tables
+    return apgcn.fit(edges, nodes, label="team", hyperparameters=SMALL)
+
+
+def test_predictions_are_a_frame_with_a_row_per_node(model, tables):
+    predictions = model.predict()
+    assert predictions.columns.tolist() == ["id", "prediction", "probability", "steps", "label"]
+    assert predictions["id"].tolist() == tables[1]["id"].tolist()
+    assert (predictions["prediction"] == tables[2]).mean() > 0.85
+    assert predictions["label"].tolist() == tables[1]["team"].fillna("").tolist()
+
+
+def test_leaderboard_has_the_model_beside_its_baselines(model):
+    leaderboard = model.leaderboard
+    assert set(leaderboard["model"]) == {"apgcn", "mlp", "lp", "majority class"}
+    assert leaderboard["accuracy"].is_monotonic_decreasing
+    assert leaderboard[leaderboard["chosen"]]["model"].tolist() == ["apgcn"]
+    assert ((leaderboard["low"] <= leaderboard["accuracy"]) & (leaderboard["accuracy"] <= leaderboard["high"])).all()
+    assert 0.7 < model.homophily < 1
+    assert any("features alone" in sentence for sentence in model.advice)
+
+
+def test_the_command_on_the_same_tables_gives_the_same_predictions(model, tables, tmp_path, monkeypatch):
+    """And its folder is loaded as a classifier."""
+    monkeypatch.chdir(tmp_path)
+    edges, nodes, _ = tables
+    edges.to_csv("edges.csv", index=False)
+    nodes.assign(captain=nodes["captain"].astype(int)).to_csv("nodes.csv", index=False)
+    options = [f"--set={name}={value}" for name, value in SMALL.items()]
+    arguments = ["fit", "--edges", "edges.csv", "--nodes", "nodes.csv", "--label", "team", "--out", "m", *options]
+    assert run(arguments) == 0
+    of_command = apgcn.load_model("m")
+    pd.testing.assert_frame_equal(of_command.predict(), model.predict())
+    columns = ["model", "accuracy", "low", "high"]
+    pd.testing.assert_frame_equal(of_command.leaderboard[columns], model.leaderboard[columns])
+    from_files = apgcn.fit("edges.csv", "nodes.csv", label="team", hyperparameters=SMALL, baselines=False)
+    pd.testing.assert_frame_equal(from_files.predict(), model.predict())
+
+
+def test_a_saved_model_predicts_the_same(model, tmp_path):
+    model.save(tmp_path / "m")
+    loaded = apgcn.load_model(tmp_path / "m")
+    pd.testing.assert_frame_equal(loaded.predict(probabilities=True), model.predict(probabilities=True))
+    pd.testing.assert_frame_equal(loaded.leaderboard, model.leaderboard)
+    assert (loaded.advice, loaded.notes, repr(loaded)) == (model.advice, model.notes, repr(model))
+
+
+def test_the_index_of_the_nodes_holds_the_ids_where_no_column_does(model, tables):
+    edges, nodes, _ = tables
+    by_index = apgcn.fit(edges, nodes.set_index("id"), label="team", hyperparameters=SMALL, baselines=False)
+    pd.testing.assert_frame_equal(by_index.predict(), model.predict())
+
+
+def test_new_nodes_and_edges_are_predicted_with_the_graph_of_the_training(model, tables):
+    edges, nodes, _ = tables
+    new_nodes = pd.DataFrame({"id": ["x", "y"], "height": [1.5, -1.0], "captain": [False, True]})
+    new_edges = pd.DataFrame({"source": ["x", "x", "y"], "target": ["n1", "n2", "n60"]})
+    added = model.predict(new_edges, new_nodes, add=True)
+    only_new = model.predict(new_edges, new_nodes, add=True, new_only=True)
+    assert only_new["id"].tolist() == ["x", "y"]
+    pd.testing.assert_frame_equal(added.tail(2).reset_index(drop=True), only_new)
+    together = model.predict(pd.concat([edges, new_edges]), pd.concat([nodes, new_nodes]))
+    pd.testing.assert_frame_equal(together, added)
+
+
+def test_some_nodes_are_predicted_as_among_all(model):
+    every = model.predict().set_index("id")
+    some = model.predict(ids=["n70", "n3"]).set_index("id")
+    pd.testing.assert_frame_equal(some, every.loc[["n70", "n3"]])
+    assert model.predict(ids=["n3"], probabilities=True).filter(like="probability of").sum(axis=1).tolist() == [
+        pytest.approx(1, abs=1e-5)
+    ]
+
+
+def test_a_networkx_graph_a_data_and_a_graph_are_whole_graphs(tables):
+    edges, nodes, _ = tables
+    nx_graph = networkx.from_pandas_edgelist(edges)
+    for row in nodes.drop(columns="captain").to_dict("records"):
+        node_id = row.pop("id")
+        nx_graph.add_node(node_id, **{name: value for name, value in row.items() if value is not None})
+    of_networkx = apgcn.fit(nx_graph, label="team", hyperparameters=SMALL, baselines=False)
+    assert sorted(of_networkx.predict()["id"]) == sorted(nodes["id"])
+
+    graph = random_graph(60, edges=150, features=6)
+    expected = apgcn.fit(graph, hyperparameters=SMALL, baselines=False).predict()
+    data = to_pyg(graph)
+    assert isinstance(data.x, torch.Tensor)
+    of_data = apgcn.fit(data, hyperparameters=SMALL, baselines=False).predict()
+    pd.testing.assert_frame_equal(of_data, expected)
+
+
+def test_the_page_is_written(model, tmp_path):
+    model.explain(tmp_path / "page.html")
+    assert "Propagation steps" in (tmp_path / "page.html").read_text()
+
+
+def test_a_time_limit_ends_the_training_and_is_named(tables):
+    edges, nodes, _ = tables
+    model = apgcn.fit(edges, nodes, label="team", time_limit=1e-6)
+    assert model.model.metrics["epochs"] == [1]
+    assert any("ended by the time limit" in sentence for sentence in model.advice)
+    with pytest.raises(InvalidInput, match="time_limit must be > 0, got 0"):
+        apgcn.fit(edges, nodes, label="team", time_limit=0)
+
+
+def test_a_training_that_its_epoch_limit_ends_is_named(model):
+    assert any("ended by max_epochs=60" in sentence for sentence in model.advice)
+
+
+@pytest.mark.parametrize(("steps", "remedy"), [(10.0, "try a larger one, such as 0.05"), (1.0, "try a smaller one")])
+def test_a_penalty_without_effect_is_named_with_what_to_try(model, steps, remedy):
+    probabilities = np.full((5, 2), 0.5)
+    varying, constant = (
+        Predictions(probabilities, k.astype(float), np.zeros(5)) for k in (np.arange(5), np.full(5, steps))
+    )
+    trained = replace(model.model, metrics={**model.model.metrics, "converged": True})
+    assert describe_training(trained, varying) == []
+    (warning,) = describe_training(trained, constant)
+    assert warning.startswith(f"K is {steps:g} for every node: a penalty of 0.005")
+    assert remedy in warning
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"edges": [1, 2]}, "edges must be a pandas DataFrame, got list"),
+        ({"nodes": None}, "edges must come with nodes, or be a whole graph"),
+        ({"label": None}, "label must name the column of classes"),
+        ({"label": "tem"}, "has no column 'tem' for --label; did you mean 'team'"),
+        ({"model": "apgcm"}, "unknown model 'apgcm'"),
+        ({"hyperparameters": {"penatly": 1}}, "unknown hyperparameter"),
+        ({"test_size": 1.5}, "test_size must be"),
+        ({"ensemble_size": 0}, "ensemble_size must be"),
+        ({"seed": -1}, "seed must be"),
+    ],
+    ids=str,
+)
+def test_a_mistake_is_one_message(tables, arguments, message):
+    edges, nodes, _ = tables
+    with pytest.raises((InvalidInput, UnknownName), match=message):
+        apgcn.fit(**{"edges": edges, "nodes": nodes, "label": "team", **arguments})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"ids": ["n3", "nobody"]}, "unknown node 'nobody'"),
+        ({"ids": ["n3", "n3"]}, "nodes must be distinct"),
+        ({"new_only": True}, "new_only must come with add=True"),
+        ({"add": True}, "edges must be given"),
+    ],
+    ids=str,
+)
+def test_a_mistake_in_a_prediction_is_one_message(model, arguments, message):
+    with pytest.raises((InvalidInput, UnknownName), match=message):
+        model.predict(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (
+            pd.DataFrame([[1, 2]], columns=["id", "id"]),
+            "must have a different name for each column, but id occur twice",
+        ),
+        (pd.DataFrame({"id": ["a"], "x": [[1, 2]]}), "column 'x' must hold one value per cell, got list"),
+        (pd.DataFrame({"id": ["a"], "x": [1j]}), "must be text or real numbers, got complex128"),
+    ],
+    ids=["names", "lists", "complex"],
+)
+def test_frames_that_are_no_tables_are_rejected(frame, message):
+    from apgcn.io.pandas import table_from_frame
+
+    with pytest.raises(InvalidInput, match=message):
+        table_from_frame(frame, source="nodes")
+
+
+def test_cells_of_every_type_of_column():
+    from apgcn.io.pandas import table_from_frame
+
+    frame = pd.DataFrame(
+        {
+            "id": pd.array([1, 2, 3], dtype="Int64"),
+            "flag": [True, False, True],
+            "maybe": pd.array([True, None, False], dtype="boolean"),
+            "count": pd.array([1, None, 3], dtype="Int64"),
+            "kind": pd.Categorical(["a", None, "b"]),
+            "when": pd.to_datetime(["2020-01-01", None, "2021-05-06"]),
+        }
+    )
+    table = table_from_frame(frame, source="nodes", id_column="id")
+    assert table.as_text(0) == ["1", "2", "3"]
+    np.testing.assert_array_equal(table.as_numbers(1), [1, 0, 1])
+    np.testing.assert_array_equal(table.as_numbers(2), [1, np.nan, 0])
+    np.testing.assert_array_equal(table.as_numbers(3), [1, np.nan, 3])
+    assert table.as_text(4) == ["a", "", "b"]
+    assert table.as_text(5) == ["2020-01-01 00:00:00", "", "2021-05-06 00:00:00"]
