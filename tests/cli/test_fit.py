@@ -3,6 +3,8 @@
 import csv
 import json
 import re
+import resource
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from helpers.graphs import two_communities
 
 from apgcn import load
-from apgcn.cli import run
+from apgcn.cli import render, run
 from apgcn.cli.options import GraphFiles
 from apgcn.cli.predict import graph_to_predict
 from apgcn.data.npz import write_npz
@@ -18,6 +20,7 @@ from apgcn.data.transforms import subgraph
 from apgcn.inference.bundle import ModelBundle, load_model, save_model
 from apgcn.inference.fit import fit
 from apgcn.inference.splits import stratified_split
+from apgcn.inference.trained_model import TrainedModel
 from apgcn.io.csv import write_csv
 from apgcn.io.graphml import write_graphml
 from apgcn.io.registry import read_table
@@ -115,6 +118,13 @@ def test_new_nodes_get_the_predictions_of_the_complete_graph(model, tables, tmp_
         (["export", "MODEL", "--onnx", "MODEL/weights.safetensors"], "--onnx must not name an input"),
         (["train", "cora", "--test-size", "0.2"], "for your own graph use: apgcn fit --test-size"),
         ([*FIT, "--out", "m", "--test-size", "0.9"], "--test-size must leave nodes to train: at most 0.7, got 0.9"),
+        ([*FIT, "--out", "m", "--model", "auto", "--test-size", "0.7"], "to choose a model by: at most 0.6, got 0.7"),
+        ([*FIT, "--out", "m", "--model", "auto", "--set", "hidden_channels=0"], "hidden_channels must be >= 1, got 0"),
+        ([*FIT, "--out", "m", "--model", "auto", "--penalty", "-1"], "penalty must be >= 0, got -1"),
+        ([*FIT, "--out", "m", "--model", "auto", "--tune", "2"], "--tune searches the hyperparameters of a model with"),
+        ([*FIT, "--out", "m", "--model", "auto", "--set", "odd=1"], "unknown hyperparameter of auto 'odd'; known:"),
+        ([*FIT, "--out", "m", "--model", "lp", "--penalty", "1"], "unknown hyperparameter of lp 'penalty'; known:"),
+        ([*FIT, "--out", "m", "--model", "lp", "--correct-and-smooth"], "correct_and_smooth needs a model with"),
         (["predict", "nowhere", "--out", "p.csv"], "nowhere must be the folder of a model that `apgcn fit` wrote"),
         (["predict", "MODEL", "--out", "/no/such/place/p.csv"], "--out must name a file in a folder that exists"),
         (["predict", "MODEL", "--out", "."], "--out must name a file, but"),
@@ -193,6 +203,56 @@ def test_an_unwritable_folder_is_reported_before_training(tables, tmp_path, caps
     options = ["--edges", tables / "edges.csv", "--nodes", tables / "nodes.csv", "--label", "topic"]
     assert run(["fit", *map(str, options), "--out", str(tmp_path / "file" / "model")]) == 2
     assert "--out must be writable" in capsys.readouterr().err
+
+
+@contextmanager
+def full_disk(size):
+    """No file can become larger than so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(("size", "name"), [(500, "graph.npz"), (20_000, "weights.safetensors")])
+def test_a_full_disk_is_reported_with_the_file_and_before_training_where_possible(
+    tmp_path, capfd, monkeypatch, size, name
+):
+    write_communities(tmp_path)
+    if name == "graph.npz":
+        monkeypatch.setattr("apgcn.inference.selection.fit_and_compare", lambda *_, **__: pytest.fail("it was trained"))
+    options = ["--set", "hidden_channels=4096", "--set", "max_epochs=1", "--no-baselines"]
+    with full_disk(size):
+        assert run(["fit", "--graph", str(tmp_path / "communities.npz"), "--out", str(tmp_path / "m"), *options]) == 2
+    printed = capfd.readouterr()
+    *_, message = printed.err.splitlines()
+    assert message.startswith("apgcn: [Errno 27]")
+    assert f"'{tmp_path / 'm' / name}'; check the path, its permissions and the space left." in message
+    assert printed.out == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["communities.graphml", "communities.npz"]
+
+
+@pytest.mark.parametrize("options", [["--correct-and-smooth"], ["--model", "lp"], ["--model", "auto"]])
+def test_the_model_is_saved_before_anything_that_it_does_not_need(tmp_path, monkeypatch, capsys, options):
+    """All predictions or the printed table may need memory that is not there."""
+
+    def no_memory(*_, **__):
+        raise MemoryError
+
+    def predict(self, graph, nodes=None, *, predict=TrainedModel.predict, **options):
+        return no_memory() if nodes is None else predict(self, graph, nodes, **options)
+
+    write_communities(tmp_path)
+    monkeypatch.setattr(TrainedModel, "predict", predict)
+    monkeypatch.setattr(render, "leaderboard", no_memory)
+    graph, out = str(tmp_path / "communities.npz"), tmp_path / "m"
+    quick = [] if "lp" in options else ["--set", "max_epochs=2"]
+    assert run(["fit", "--graph", graph, "--out", str(out), *options, *quick]) == 2
+    assert "not enough memory" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert load_model(out).model.metrics["test"]["nodes"] == 6
 
 
 def write_communities(folder):

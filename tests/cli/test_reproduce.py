@@ -6,12 +6,15 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
+import numpy as np
 import pytest
-from helpers.fake_records import add_fake_records
+from helpers.fake_records import add_fake_records, fake_record
 from helpers.processes import shell_status
 
-from apgcn.benchmark.config import RunConfig
+from apgcn.benchmark.config import RunConfig, RunKey
+from apgcn.benchmark.records import PlannedBatch
 from apgcn.benchmark.store import Store
 from apgcn.cli import run
 from apgcn.data.splits import VALIDATION_SEEDS
@@ -174,6 +177,33 @@ def test_status_shows_finished_and_missing_runs(folder, capsys):
     assert now["seconds_left"] == pytest.approx(6)
     assert run(["status", str(folder)]) == 0
     assert "about 6.0 s of work are left" in capsys.readouterr().out
+
+
+def test_status_counts_finished_runs_of_a_model_that_is_not_registered_here(folder, capsys):
+    """Its defaults are not known here, so the text of its key does not follow from its hyperparameters."""
+    known = RunConfig.from_preset("cora", "apgcn")
+    unknown = RunConfig.create("cora", "elsewhere", {"depth": 3, "max_steps": 10})
+    keys = [RunKey(unknown, split, 0) for split in (1, 2)]
+    batch = PlannedBatch.from_keys(keys, "cpu")
+    records = [
+        replace(
+            fake_record(key, 0.8, [3] * 4, row=row, file=Store.steps_file(batch)),
+            key=key.text.replace("/depth=3", ""),
+        )
+        for row, key in enumerate(keys)
+    ]
+    assert all(record.key != record.run_key.text for record in records)
+    store = Store.open_or_create(folder)
+    store.add_planned([batch])
+    store.add_records(batch, records, np.full((2, 4), 3))
+    add_fake_records(store, known, [0.8])
+    assert run(["status", str(folder), "--json"]) == 0
+    now = json.loads(capsys.readouterr().out)
+    assert {part["model"]: (part["planned"], part["done"]) for part in now["run_configs"]} == {
+        "elsewhere": (2, 2),
+        "apgcn": (1, 1),
+    }
+    assert now["left"] == 0
 
 
 def test_tune_keeps_its_records_in_a_folder_of_its_own_unless_told_otherwise(tmp_path, monkeypatch, capsys):

@@ -54,6 +54,8 @@ def test_a_graph_is_immutable():
         ({"adjacency": PATH * 1j}, "adjacency must be a matrix of numbers"),
         ({"features": PATH * 1j}, "features must be numbers"),
         ({"adjacency": PATH * 3e38}, r"edge weights must be at most 3.33333e\+29, got 3e\+38"),
+        ({"adjacency": PATH * 1e-300}, r"edge weights must be 0 or at least 1\.4013e-45, .* got 1e-300; multiply all"),
+        ({"adjacency": sparse.lil_matrix(PATH * 1e-300)}, "edge weights must be 0 or at least"),
         ({"class_names": 3}, "class_names must be a list of names, got 3"),
         ({"class_names": ["one"]}, "labels count 2 classes but there are 1 class names"),
         ({"node_names": ["one"]}, "g has 3 nodes but 1 node names"),

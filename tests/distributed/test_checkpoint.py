@@ -27,7 +27,7 @@ from safetensors.torch import save_file
 
 from apgcn.cli import run
 from apgcn.cli.distributed import checkpoint_path
-from apgcn.distributed.checkpoint import _digest, read_checkpoint, restore, write_checkpoint
+from apgcn.distributed.checkpoint import _digest, check_complete, read_checkpoint, restore, resume, write_checkpoint
 from apgcn.errors import BrokenFile
 from apgcn.inference.bundle import load_model
 from apgcn.models.apgcn import APGCNConfig
@@ -142,6 +142,31 @@ def test_a_checkpoint_of_version_0_1_is_refused(cora, tmp_path):
     save_file(state, tmp_path / "old", {**metadata, "digest": _digest(state, metadata)})
     with pytest.raises(BrokenFile, match=r"must be a checkpoint of format 2, but another version of apgcn wrote it"):
         read_checkpoint(tmp_path / "old", {"a": 1})
+
+
+class FirstRank:
+    rank = 0
+
+    def run_collectively(self, function):
+        return function()
+
+
+@pytest.mark.parametrize("lost", ["active_runs", "weights.", "history", ""])
+def test_a_checkpoint_without_some_tensors_is_refused(cora, tmp_path, lost):
+    """Its digest is right: another program wrote it."""
+    trainer = BatchedTrainer(
+        DeviceGraph.from_graph(cora), benchmark_runs(cora, 1), APGCNConfig(hidden_channels=2), TrainingConfig()
+    )
+    trainer.train_epoch()
+    write_checkpoint(tmp_path / "c", trainer, {"a": 1})
+    check_complete(tmp_path / "c", read_checkpoint(tmp_path / "c", {"a": 1})[0], trainer)
+    with safe_open(tmp_path / "c", framework="pt") as file:
+        metadata = file.metadata()
+        state = {name: file.get_tensor(name) for name in file.keys() if not name.startswith(lost)}  # noqa: SIM118
+    del metadata["digest"]
+    save_file(state, tmp_path / "c", {**metadata, "digest": _digest(state, metadata)})
+    with pytest.raises(BrokenFile, match=f"must be a checkpoint, but lacks '.*{lost}.*; remove it"):
+        resume(FirstRank(), trainer, tmp_path / "c", {"a": 1})
 
 
 @pytest.mark.slow

@@ -6,18 +6,25 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from helpers.graphs import two_communities
+import torch
+from helpers.graphs import random_graph, two_communities
 from scipy import sparse
 
 from apgcn.errors import InvalidInput
 from apgcn.inference import lazy_predictor
+from apgcn.inference.bundle import ModelBundle
 from apgcn.inference.fit import fit
 from apgcn.inference.halting_benchmark import time_propagation
+from apgcn.inference.known_labels import CorrectAndSmooth
+from apgcn.inference.onnx import EnsembleModule
 from apgcn.inference.splits import stratified_split
 from apgcn.models.ap_variants import APAPPNPConfig, APARMAConfig
 from apgcn.models.apgcn import APGCNConfig
 from apgcn.models.gcn import GCNConfig
+from apgcn.models.lp import LPConfig
+from apgcn.models.mlp import MLPConfig
 from apgcn.ops.dispatch import MAX_WIDTH
+from apgcn.report.explain.payload import build_payload
 from apgcn.training.config import TrainingConfig
 
 
@@ -112,10 +119,9 @@ KERNELS_OF_A_WIDTH = (
 )
 
 
-@pytest.mark.parametrize("dense", [False, True])
-@pytest.mark.parametrize("config", [APGCNConfig(), APAPPNPConfig(freeze_halted=True), GCNConfig()])
-def test_no_kernel_is_compiled_for_the_width_of_5000_classes(config, dense, monkeypatch):
-    """Its compilation would take minutes."""
+@pytest.fixture
+def widths(monkeypatch):
+    """The widths for which kernels were requested; one that is too large fails the test at once."""
     widths = []
     for file, name in KERNELS_OF_A_WIDTH:
         module = import_module(f"apgcn.ops.kernels.cpu.{file}")
@@ -126,6 +132,13 @@ def test_no_kernel_is_compiled_for_the_width_of_5000_classes(config, dense, monk
             return compile(*arguments, **options)
 
         monkeypatch.setattr(module, name, compile_if_narrow)
+    return widths
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("config", [APGCNConfig(), APAPPNPConfig(freeze_halted=True), GCNConfig()])
+def test_no_kernel_is_compiled_for_the_width_of_5000_classes(config, dense, widths):
+    """Its compilation would take minutes."""
     graph = two_communities()
     few = fit(graph, stratified_split(graph.labels), config, TrainingConfig(max_epochs=1))
     few.predict(graph)
@@ -146,3 +159,28 @@ def test_memory_of_more_classes_than_a_kernel_supports_is_that_of_the_reference(
     for classes, saves in ((MAX_WIDTH, True), (MAX_WIDTH + 1, False)):
         graph = replace(graph, class_names=tuple(map(str, range(classes))))
         assert (APGCNConfig().floats_saved_by_kernels(graph) > 0) == saves
+
+
+def test_no_command_compiles_a_kernel_for_5000_classes(widths):
+    """The page, the exported module, the estimator, and models that use known labels."""
+    names = tuple(f"class {number}" for number in range(5000))
+    graph = replace(two_communities(), class_names=names)
+    split = stratified_split(graph.labels)
+    trained = fit(graph, split, APGCNConfig(), TrainingConfig(max_epochs=1))
+    assert build_payload(ModelBundle(trained, graph))["classes"] == list(names)
+    edges = graph.adjacency.tocoo()
+    edge_index = torch.as_tensor(np.stack([edges.row, edges.col])).long()
+    inputs = torch.as_tensor(graph.features.copy()), edge_index, torch.as_tensor(edges.data.copy())
+    assert EnsembleModule(trained)(*inputs)[0].shape == (60, 5000)
+    for config, correction in ((MLPConfig(), None), (LPConfig(), None), (APGCNConfig(), CorrectAndSmooth(steps=2))):
+        model = replace(fit(graph, split, config, TrainingConfig(max_epochs=1)), correct_and_smooth=correction)
+        assert model.predict(graph, np.array([1, 5])).probabilities.shape == (2, 5000)
+
+
+def test_the_estimator_compiles_no_kernel_for_many_classes(widths):
+    pytest.importorskip("sklearn")
+    from apgcn import APGCNClassifier
+
+    graph = random_graph(1200, edges=2000, classes=600)
+    classifier = APGCNClassifier(max_epochs=1).fit(graph.features, graph.labels, adjacency=graph.adjacency)
+    assert classifier.predict_proba().shape == (1200, 600)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.graphs import two_communities
 from scipy import sparse, stats
 
 from apgcn import Graph, Split
@@ -14,10 +15,12 @@ from apgcn.inference.leaderboard import (
     paired_difference,
     wilson_interval,
 )
+from apgcn.inference.selection import FitOptions, fit_with_leaderboard, split_for_fit
 
 
 def row(model, correct, *, chosen=False):
-    return LeaderboardRow(model, model, float(np.mean(correct)), (0.0, 1.0), None, 1.0, 0.0, chosen, np.array(correct))
+    correct = np.asarray(correct, dtype=bool)
+    return LeaderboardRow(model, model, float(correct.mean()), (0.0, 1.0), None, 1.0, 0.0, chosen, correct)
 
 
 @pytest.mark.parametrize(("successes", "count"), [(0, 5), (5, 5), (8, 10), (431, 1000)])
@@ -29,9 +32,9 @@ def test_the_interval_is_wilsons(successes, count):
 def test_a_difference_is_paired_over_the_nodes():
     first, second = row("a", [True] * 6 + [False] * 4), row("b", [True] * 3 + [False] * 7)
     mean, low, high = paired_difference(first, second)
-    differences = np.array([0] * 3 + [1] * 3 + [0] * 4)
-    half = 1.959964 * differences.std() / np.sqrt(10)
-    assert (mean, low, high) == pytest.approx((0.3, 0.3 - half, 0.3 + half))
+    p, q = 4 / 12, 1 / 12  # three nodes better and none worse of ten, with a pseudo-count of one each
+    half = 1.959964 * np.sqrt((p + q - (p - q) ** 2) / 12)
+    assert (mean, low, high) == pytest.approx((0.3, p - q - half, p - q + half))
 
 
 def test_the_majority_class_is_that_of_the_training_nodes():
@@ -53,13 +56,7 @@ def test_the_majority_class_is_that_of_the_training_nodes():
 )
 def test_the_graph_helps_misleads_or_makes_no_difference(correct, sentence):
     rows = [row("apgcn", correct, chosen=True), row("mlp", [True] * 50 + [False] * 50)]
-    assert describe_graph_effect(rows).startswith(sentence)
-
-
-def test_features_alone_may_be_the_best():
-    rows = [row("mlp", [True, False], chosen=True), row("lp", [False, False])]
-    assert describe_graph_effect(rows) == "The graph does not help: features alone are chosen."
-    assert describe_graph_effect(rows[:1]) is None
+    assert describe_graph_effect(rows, num_edges=9).startswith(sentence)
 
 
 def test_label_propagation_is_named_only_if_it_is_better_beyond_chance():
@@ -77,3 +74,66 @@ def test_homophily_counts_edges_between_labelled_nodes():
     graph = Graph(adjacency, features=np.ones((5, 1)), labels=[0, 0, 1, -1, 1], class_names=("x", "y"))
     assert edge_homophily(graph) == 0.5
     assert edge_homophily(Graph(sparse.csr_matrix((2, 2)), features=np.ones((2, 1)), labels=[0, 1])) is None
+
+
+def compared(chosen, features, *, model="apgcn", **options):
+    rows = [row(model, chosen, chosen=True), row("mlp", features)]
+    return describe_graph_effect(rows, num_edges=9, **options)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_five_nodes_or_fewer_show_nothing(count):
+    """If two models are equally good, one of them is right in all five nodes that differ with probability 1 / 16."""
+    all_right, all_wrong = [True] * count, [False] * count
+    assert "no measurable difference: +100.0 points" in compared(all_right, all_wrong)
+    assert "no measurable difference: -100.0 points" in compared(all_wrong, all_right)
+    assert "helps: +100.0" in compared([True] * 6, [False] * 6)
+    assert describe_better_baseline([row("lp", all_right), row("apgcn", all_wrong, chosen=True)]) is None
+
+
+def test_intervals_of_differences_contain_the_true_one_as_often_as_they_state():
+    """Simulated, for few and many nodes; and no bound is beyond 100 points."""
+    random = np.random.default_rng(0)
+    for count, better, worse in ((6, 0.3, 0.2), (20, 0.4, 0.1), (20, 0.02, 0.02), (300, 0.15, 0.05)):
+        covered = 0
+        for _ in range(2000):
+            outcome = random.choice(3, size=count, p=[better, worse, 1 - better - worse])
+            _, low, high = paired_difference(row("a", outcome == 0), row("b", outcome == 1))
+            assert -1 <= low < high <= 1
+            covered += low <= better - worse <= high
+        assert covered / 2000 > 0.93
+
+
+def test_advice_is_not_to_do_what_was_done():
+    wrong, right = [False] * 50, [True] * 50
+    assert compared(wrong, right).endswith("; try --model auto or --set min_steps=0.") == _has_min_steps("apgcn")
+    assert compared(wrong, right, model="gcn").endswith("; try --model auto.")
+    assert compared(wrong, right, model="lp + C&S").endswith("(95 % interval -100.0 to -88.7); try --model auto.")
+    assert compared(wrong, right, auto=True).endswith("(95 % interval -100.0 to -88.7).")
+    rows = [row("lp", right), row("apgcn", wrong, chosen=True)]
+    assert describe_better_baseline(rows).endswith("; try --model auto or --correct-and-smooth.")
+    assert describe_better_baseline(rows, auto=True).endswith("the known labels are the better evidence.")
+
+
+def _has_min_steps(model):
+    from apgcn.benchmark.config import default_hyperparameters
+
+    return "min_steps" in default_hyperparameters(model)
+
+
+def test_features_alone_show_that_the_graph_does_not_help_only_if_they_were_chosen_among_models():
+    rows = [row("mlp", [True] * 9, chosen=True), row("lp", [True] * 9)]
+    assert describe_graph_effect(rows, num_edges=9) is None
+    assert "no model that uses it was better" in describe_graph_effect(rows, num_edges=9, auto=True)
+
+
+@pytest.mark.parametrize("model", ["auto", "lp", "apgcn"])
+def test_a_graph_without_edges_is_named(model):
+    graph = two_communities()
+    graph = Graph(sparse.csr_matrix((60, 60)), features=graph.features, labels=graph.labels)
+    split = split_for_fit(graph.labels, model=model, test_size=0.2, seed=0)
+    overrides = {} if model == "lp" else {"max_epochs": 3}
+    trained, predictions = fit_with_leaderboard(graph, split, FitOptions(model=model, overrides=overrides))
+    assert trained.metrics["advice"][0].startswith("The graph has no edges")
+    assert trained.metrics["homophily"] is None
+    np.testing.assert_allclose(predictions.probabilities.sum(1), 1, atol=1e-6)

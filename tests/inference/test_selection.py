@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers.graphs import block_graph
+from helpers.graphs import block_graph, two_communities
 
 from apgcn import Graph
 from apgcn.errors import InvalidInput
 from apgcn.inference.leaderboard import MAJORITY
 from apgcn.inference.selection import AUTO, CANDIDATES, FitOptions, fit_with_leaderboard, split_for_fit
+from apgcn.models.lp import LPConfig
 from apgcn.training import batching
 
 SMALL = {"hidden_channels": 8, "max_epochs": 40}
@@ -138,3 +139,19 @@ def test_options_are_checked():
     graph = Graph(np.eye(2), np.ones((2, 1)), labels=[0, 1])
     with pytest.raises(InvalidInput):
         split_for_fit(graph.labels, model="apgcn", test_size=0.2, seed=0)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_a_baseline_without_enough_memory_is_left_out(monkeypatch, error):
+    def solve(self, *_):
+        raise error
+
+    graph = two_communities()
+    split = split_for_fit(graph.labels, model="apgcn", test_size=0.2, seed=0)
+    monkeypatch.setattr(LPConfig, "solve", solve)
+    model, predictions = fit_with_leaderboard(graph, split, FitOptions(overrides=SMALL))
+    assert [row["model"] for row in model.metrics["leaderboard"] if row["model"] == "lp"] == []
+    assert "label propagation (LP) was not trained: not enough memory." in model.metrics["advice"]
+    assert np.isfinite(predictions.probabilities).all()
+    with pytest.raises(type(error)):
+        fit_with_leaderboard(graph, split, FitOptions(model="lp"))

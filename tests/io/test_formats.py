@@ -255,7 +255,7 @@ def test_notes_report_changes_of_an_adjacency():
     assert loaded.notes == [
         "graph: removed 1 self-loop.",
         "graph: made 2 edges with one direction, or with two weights, undirected; the larger weight is used.",
-        "isolated nodes: 1 of 4, predicted from their own features alone.",
+        "isolated nodes: 1 of 4, which receive no messages.",
     ]
     directed = from_scipy(asymmetric, np.eye(4), directed=True).graph.adjacency.toarray()
     assert directed.tolist() == [[0, 2, 0, 0], [1, 0, 3, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
@@ -323,7 +323,7 @@ def test_duplicate_edge_counts_once_in_every_library():
             "graph: removed 1 self-loop.",
             "graph: removed 1 edge of weight 0.",
             "graph: merged 1 duplicate edge; the largest weight is used.",
-            "isolated nodes: 1 of 3, predicted from their own features alone.",
+            "isolated nodes: 1 of 3, which receive no messages.",
         ]
 
 

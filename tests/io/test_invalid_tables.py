@@ -63,6 +63,7 @@ INVALID_TABLES = {
     "a weight of text": ("source,target,weight\na,b,1\nb,c,heavy\n", NODES, LABEL, "edges.csv, line 3, column 'weight' must be a number, got 'heavy'"),
     "a weight below zero": ("source,target,weight\na,b,-1\n", NODES, LABEL, "edges.csv, line 2, column 'weight' must be a weight above 0, got '-1'; remove the edge"),
     "a weight of zero": ("source,target,weight\na,b,0\n", NODES, LABEL, "edges.csv, line 2, column 'weight' must be a weight above 0"),
+    "a weight that single precision rounds to zero": ("source,target,weight\na,b,1e-300\n", NODES, LABEL, "edges.csv, line 2, column 'weight' must be a weight from 1e-20 to .*, got '1e-300'"),
     "a missing weight": ("source,target,weight\na,b,1\na,c,\n", NODES, LABEL, "edges.csv, line 3, column 'weight' must be a weight above 0, got ''"),
     "an infinite weight": ("source,target,weight\na,b,inf\n", NODES, LABEL, "edges.csv, line 2, column 'weight' must be a finite number"),
     "an unknown one-hot column": (EDGES, NODES, {**LABEL, "one_hot": ("colour",)}, "nodes.csv has no column 'colour' for --one-hot"),

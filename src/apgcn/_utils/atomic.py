@@ -69,7 +69,7 @@ def atomic_write(path: Path, write: Callable[[BinaryIO], object]) -> None:
     partial = path.with_name(f"{prefix}{secrets.token_hex(8)}")
     file = partial.open("xb")  # fails if the name exists, also as a link
     try:
-        with file:
+        with named_errors(path), file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
@@ -88,6 +88,29 @@ def _remove_stale_files(folder: Path, prefix: str) -> None:
                 with suppress(OSError):
                     if time.time() - entry.stat(follow_symlinks=False).st_mtime > STALE_SECONDS:
                         os.unlink(entry.path)
+
+
+@contextmanager
+def named_errors(path: Path) -> Iterator[None]:
+    """Context manager: an error of the operating system in the block names the file, as that of a full disk does not.
+
+    >>> with named_errors(Path("weights")):
+    ...     raise OSError(28, "No space left on device")
+    Traceback (most recent call last):
+    OSError: [Errno 28] No space left on device: 'weights'
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file; an error names it. Files outside a `new_folder` are written with `atomic_write`."""
+    with named_errors(path), path.open("wb") as file:
+        file.write(content)
 
 
 def fsync_folder(folder: Path) -> None:
@@ -126,8 +149,10 @@ def new_folder(path: Path) -> Iterator[Path]:
     try:
         yield partial
         _move_into_place(partial, path, exists=exists)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, OSError) and isinstance(error.filename, str):  # name the file that would have been written
+            error.filename = error.filename.replace(str(partial), str(path), 1)
         for parent in missing:  # the innermost first
             with suppress(OSError):
                 parent.rmdir()

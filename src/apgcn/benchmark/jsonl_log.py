@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 
 from filelock import FileLock
 
-from apgcn._utils.atomic import fsync_folder
+from apgcn._utils.atomic import fsync_folder, named_errors
 from apgcn.errors import BrokenFile, InvalidInput
 
 JSONObject = dict[str, Any]
@@ -72,7 +72,7 @@ class JSONLinesLog(Generic[E]):
 
     def append(self, entries: Iterable[E], *, sync_each: bool = True) -> None:
         """Add the entries whose key is new; each is on disk before the next is written, or all of them at the end."""
-        with file_lock(self.path), _open_to_append(self.path) as file:
+        with file_lock(self.path), named_errors(self.path), _open_to_append(self.path) as file:
             self._refresh()
             if file.tell() > self._bytes:
                 os.truncate(self.path, self._bytes)  # an incomplete last line: under the lock nobody is writing it

@@ -44,6 +44,7 @@ from apgcn.errors import InvalidInput
 from apgcn.io.schema import TableSchema
 
 MAX_TEST_SIZE = 0.7  # of the labelled nodes
+MAX_TEST_SIZE_OF_AUTO = 0.6  # which also needs validation nodes
 LONG_TRAINING = 60  # seconds; a longer one is announced
 
 
@@ -194,7 +195,7 @@ def fit(
         raise InvalidInput(f"--tune searches the hyperparameters of a model with weights, got --model {model}.")
     if out is None:
         raise InvalidInput("--out must name the new folder of the model.")
-    _check_test_size(test_size)
+    _check_test_size(test_size, auto=model == AUTO)
     overrides = parse_overrides(set_values or [], model=model, penalty=penalty, max_steps=max_steps)
     common: dict[str, Any] = {"model": model, "overrides": overrides, "ensemble_size": ensemble_size}
     common |= {"test_size": test_size, "seed": seed, "device": device, "threads": threads}
@@ -233,8 +234,8 @@ def _fit(
 ) -> None:
     """Read the graph, split, search hyperparameters if trials > 0, train, compare, save, and print a summary."""
     from apgcn._utils.atomic import new_folder
-    from apgcn.inference.bundle import ModelBundle, write_bundle
-    from apgcn.inference.selection import FitOptions, fit_with_leaderboard, split_for_fit
+    from apgcn.inference.bundle import ModelBundle, write_bundle_without_graph, write_graph
+    from apgcn.inference.selection import FitOptions, fit_and_compare, split_for_fit
     from apgcn.inference.splits import missing_class_notes
     from apgcn.ops.devices import resolve_device
     from apgcn.ops.threads import kernel_threads
@@ -263,11 +264,12 @@ def _fit(
         split_notes = missing_class_notes(graph, split, sets=held_out_sets(test_size))
         log_all(split_notes)
         notes = [*loaded.notes, *split_notes]
+        write_graph(folder, graph)  # a full disk is noticed before the training
         started = time.perf_counter()
         results = _tune(graph, split, model, overrides, trials=trials, seed=seed, device=torch_device) if trials else []
         if results:
             options = replace(options, overrides=results[0].hyperparameters)
-        trained, predictions = fit_with_leaderboard(
+        trained, predictions = fit_and_compare(
             graph,
             split,
             options,
@@ -283,7 +285,9 @@ def _fit(
             }
             for trial in results
         ]
-        write_bundle(folder, ModelBundle(trained, graph, loaded.encoding, loaded.schema, notes=notes))
+        bundle = ModelBundle(trained, graph, loaded.encoding, loaded.schema, notes=notes)
+        write_bundle_without_graph(folder, bundle)
+    # What follows is not needed for the model: it is saved.
     summary = {
         "nodes": graph.num_nodes,
         "edges": graph.num_directed_edges if loaded.schema.directed else graph.num_directed_edges // 2,
@@ -302,7 +306,11 @@ def _fit(
     if as_json:
         print(json.dumps(summary, allow_nan=False))
     else:
-        _show(summary, predictions.steps, trained)
+        steps = None
+        if hasattr(trained.config, "epsilon"):  # it halts
+            predictions = predictions or trained.predict(graph, device=torch_device, threads=num_threads)
+            steps = predictions.steps
+        _show(summary, steps, trained)
 
 
 def _progress_bar(
@@ -317,13 +325,15 @@ def _progress_bar(
     return render.progress_bar(ensemble_size, label=f"{title} on {graph_name}")
 
 
-def _check_test_size(test_size: float) -> None:
+def _check_test_size(test_size: float, *, auto: bool) -> None:
     """Raise unless this fraction leaves enough labelled nodes for training."""
     from apgcn._utils.validation import check_fraction
 
     check_fraction("--test-size", test_size)
-    if test_size > MAX_TEST_SIZE:
-        raise InvalidInput(f"--test-size must leave nodes to train: at most {MAX_TEST_SIZE}, got {test_size}.")
+    maximum = MAX_TEST_SIZE_OF_AUTO if auto else MAX_TEST_SIZE
+    if test_size > maximum:
+        reason = "to train and to choose a model by" if auto else "to train"
+        raise InvalidInput(f"--test-size must leave nodes {reason}: at most {maximum}, got {test_size}.")
 
 
 def held_out_sets(test_size: float) -> tuple[str, ...]:
@@ -347,8 +357,11 @@ def _tune(
     return tune(graph, split, model, overrides, num_trials=trials, seed=seed, device=device, callback=log_trial)
 
 
-def _show(summary: dict[str, Any], steps: np.ndarray, trained: Any) -> None:
-    """Print the result of a training on the user's graph; `steps` (nodes,) are means over the ensemble."""
+def _show(summary: dict[str, Any], steps: np.ndarray | None, trained: Any) -> None:
+    """Print the result of a training on the user's graph.
+
+    `steps` (nodes,) are means over the ensemble; None for a model that does not halt.
+    """
     console, model = render.terminal(), trained.config
     out, name = quote(summary["out"]), escape(Path(summary["out"]).name)
     console.print(
@@ -356,7 +369,7 @@ def _show(summary: dict[str, Any], steps: np.ndarray, trained: Any) -> None:
         f"{summary['features']:,} features, {len(summary['classes'])} classes; {summary['labelled']:,} labelled nodes"
     )
     render.leaderboard(summary)
-    if hasattr(model, "epsilon"):  # it halts
+    if steps is not None:
         rounded = "" if summary["ensemble_size"] == 1 else "; each node's mean over the ensemble, rounded"
         console.print(f"\nsteps K: [bold]{steps.mean():.2f}[/] on average{rounded}")
         counts = np.bincount(np.rint(steps).astype(int), minlength=model.max_steps + 1)[1:]
@@ -375,7 +388,7 @@ def _show(summary: dict[str, Any], steps: np.ndarray, trained: Any) -> None:
         console.print(f"{summary['diverged']} initialisations diverged and are left out")
     console.print(f"epochs {', '.join(map(str, summary['epochs']))}; {render.duration(summary['seconds'])}")
     commands = {f"predict {out} --out predictions.csv": "predictions for every node"}
-    if model.name == "apgcn":
+    if model.name == "apgcn" and not trained.uses_known_labels:
         commands[f"explain {out} --html steps.html"] = "a page: the graph and the steps of its nodes"
     if summary["model_option"] != "auto":
         commands["fit ... --model auto"] = "try other models, and keep the best"

@@ -141,6 +141,8 @@ def _as_csr(matrix, *, what: str) -> sparse.csr_matrix:
         check_csr(csr)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{what} must be a matrix of numbers, got {type(matrix).__name__} ({error}).") from error
+    if what == "adjacency" and matrix.dtype.kind == "f" and matrix.dtype.itemsize > csr.dtype.itemsize:
+        _check_not_rounded_to_zero(sparse.csr_matrix(matrix).data)
     csr.sum_duplicates()
     csr.eliminate_zeros()
     if not np.isfinite(csr.data).all():
@@ -148,6 +150,16 @@ def _as_csr(matrix, *, what: str) -> sparse.csr_matrix:
     for array in (csr.data, csr.indices, csr.indptr):
         array.setflags(write=False)
     return csr
+
+
+def _check_not_rounded_to_zero(weights: np.ndarray) -> None:
+    """Raise if a weight is not 0 but would be in single precision: its edge would be lost."""
+    lost = weights[(weights != 0) & (weights.astype(np.float32) == 0)]
+    if len(lost):
+        raise InvalidInput(
+            f"edge weights must be 0 or at least {np.finfo(np.float32).smallest_subnormal:g}, the smallest number in "
+            f"single precision, got {lost[0]:g}; multiply all weights by one number, or remove the edge."
+        )
 
 
 def _as_dense(features) -> np.ndarray:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from apgcn._utils.atomic import atomic_write
+from apgcn._utils.formatting import format_names
 from apgcn.distributed.communication import Communicator
 from apgcn.errors import BrokenFile, InvalidInput
 from apgcn.training.trainer import BatchedTrainer
@@ -63,10 +64,10 @@ def read_checkpoint(path: Path, task: dict[str, Any]) -> tuple[dict[str, Tensor]
                 f"{path} must be a checkpoint of format {FORMAT}, but another version of apgcn wrote it (apgcn 0.1 has "
                 "format 1); finish the training with that version, or remove the file to start again."
             )
-        saved_task, epochs = json.loads(metadata["task"]), int(metadata["epochs"])
+        saved_task, epochs = dict(json.loads(metadata["task"])), int(metadata["epochs"])
     except BrokenFile:
         raise
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
         raise BrokenFile(
             f"{path} must be a checkpoint, but cannot be read ({error}); remove it to start again."
         ) from error
@@ -75,6 +76,15 @@ def read_checkpoint(path: Path, task: dict[str, Any]) -> tuple[dict[str, Tensor]
         difference = describe_difference(required, saved_task)
         raise InvalidInput(f"{path} must be of the same training, but {difference}; remove it, or use another --out.")
     return state, epochs
+
+
+def check_complete(path: Path, state: dict[str, Tensor], trainer: BatchedTrainer) -> None:
+    """Raise BrokenFile unless the state has all tensors that `restore` needs for this trainer."""
+    missing = sorted(set(_state(trainer)) - set(state))
+    if missing:
+        raise BrokenFile(
+            f"{path} must be a checkpoint, but lacks {format_names(missing)}; remove it to start the training again."
+        )
 
 
 def _digest(content: dict[str, Tensor], metadata: dict[str, str]) -> str:
@@ -119,7 +129,9 @@ def resume(comm: Communicator, trainer: BatchedTrainer, path: Path | None, task:
     def read() -> tuple[dict[str, Tensor], int] | None:
         if comm.rank > 0 or path is None or not path.is_file():
             return None
-        return read_checkpoint(path, task)
+        state, epochs = read_checkpoint(path, task)
+        check_complete(path, state, trainer)
+        return state, epochs
 
     state, epochs = comm.run_collectively(read) or ({}, 0)
     shapes = {name: [list(tensor.shape), str(tensor.dtype).removeprefix("torch.")] for name, tensor in state.items()}

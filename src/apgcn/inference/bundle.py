@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from apgcn import __version__
-from apgcn._utils.atomic import new_folder
+from apgcn._utils.atomic import new_folder, write_bytes
 from apgcn.data.graph import Graph
 from apgcn.data.npz import read_npz, write_npz
 from apgcn.data.splits import Split
@@ -68,9 +68,19 @@ def save_model(folder: Path, bundle: ModelBundle) -> None:
         write_bundle(partial, bundle)
 
 
+def write_graph(folder: Path, graph: Graph) -> None:
+    """Write the graph of a bundle, usually its largest file: before a training it shows whether there is space."""
+    write_npz(folder / GRAPH_FILE, graph)
+
+
 def write_bundle(folder: Path, bundle: ModelBundle) -> None:
     """Write a bundle into an existing folder."""
-    write_npz(folder / GRAPH_FILE, bundle.graph)
+    write_graph(folder, bundle.graph)
+    write_bundle_without_graph(folder, bundle)
+
+
+def write_bundle_without_graph(folder: Path, bundle: ModelBundle) -> None:
+    """Write a bundle into a folder to which `write_graph` has written its graph."""
     write_model(
         folder,
         bundle.model,
@@ -98,7 +108,7 @@ def write_model(
     from safetensors.torch import save as to_bytes
 
     weights = {name: weight.contiguous() for name, weight in model.weights.items()}
-    (folder / WEIGHTS_FILE).write_bytes(to_bytes(weights))
+    write_bytes(folder / WEIGHTS_FILE, to_bytes(weights))
     content = {
         "format": FORMAT,
         "apgcn": __version__,
@@ -119,7 +129,7 @@ def write_model(
         "checksums": {name: _file_checksum(folder / name) for name in (WEIGHTS_FILE, GRAPH_FILE)},
     }
     content["checksum"] = _json_checksum(content)
-    (folder / METADATA_FILE).write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    write_bytes(folder / METADATA_FILE, f"{json.dumps(content, indent=1, allow_nan=False)}\n".encode())
 
 
 def load_model(folder: Path) -> ModelBundle:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 
+from apgcn._utils.formatting import pluralize
 from apgcn.data.graph import Graph
 from apgcn.data.splits import Split
+from apgcn.models.registry import config_class
 
 Z = 1.959964  # 97.5 % quantile of the normal distribution
+MIN_DIFFERENT = 6  # nodes: if five of five speak for one model, a sign test does not reject chance at 5 % (2 / 2^5)
 MAJORITY, FEATURES, LABELS = "majority class", "mlp", "lp"
+WITH_LABELS = " + C&S"  # after the name of a model
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,44 +115,76 @@ def wilson_interval(successes: int, count: int) -> tuple[float, float]:
 
 
 def paired_difference(first: LeaderboardRow, second: LeaderboardRow) -> tuple[float, float, float]:
-    """Accuracy of the first minus that of the second, and its 95 % interval over the same nodes."""
-    differences = first.correct.astype(float) - second.correct
-    half = Z * differences.std() / np.sqrt(len(differences))
-    mean = float(differences.mean())
-    return mean, float(mean - half), float(mean + half)
+    """Accuracy of the first minus that of the second, and its 95 % interval over the same nodes.
+
+    The interval is that of Bonett and Price (2012), which holds for few nodes, too: it is not empty where the two
+    predict alike or one is always better.
+    """
+    better = int((first.correct & ~second.correct).sum())
+    worse = int((second.correct & ~first.correct).sum())
+    count = len(first.correct)
+    p, q = (better + 1) / (count + 2), (worse + 1) / (count + 2)
+    half = Z * np.sqrt((p + q - (p - q) ** 2) / (count + 2))
+    return (better - worse) / count, float(max(-1.0, p - q - half)), float(min(1.0, p - q + half))
 
 
-def describe_graph_effect(rows: Sequence[LeaderboardRow]) -> str | None:
-    """A sentence on whether the edges help: the chosen model against features alone. None if one was not trained."""
+def describe_graph_effect(rows: Sequence[LeaderboardRow], *, num_edges: int, auto: bool = False) -> str | None:
+    """A sentence on whether the edges help: the chosen model against features alone. None if one was not trained.
+
+    Parameters
+    ----------
+    rows : sequence of LeaderboardRow
+    num_edges : int
+    auto : bool
+        Whether the model was chosen among several; otherwise the user has named it.
+    """
     chosen = next((row for row in rows if row.chosen), None)
     features = next((row for row in rows if row.model == FEATURES), None)
-    if chosen is None or features is None:
+    if not num_edges:
+        return "The graph has no edges: nodes are predicted from their own features or from how frequent classes are."
+    if chosen is None or features is None or (chosen is features and not auto):
         return None
     if chosen is features:
-        others = [row for row in rows if row.model not in (FEATURES, MAJORITY)]
-        return "The graph does not help: features alone are chosen." if others else None
+        return "The graph does not help: no model that uses it was better than features alone on the validation nodes."
     mean, low, high = paired_difference(chosen, features)
+    if not _is_enough(chosen, features):
+        count = pluralize(int((chosen.correct != features.correct).sum()), "node")
+        return (
+            f"The graph makes no measurable difference: {100 * mean:+.1f} points over features alone, from "
+            f"{count} in which one is right and the other wrong."
+        )
     interval = f"95 % interval {100 * low:+.1f} to {100 * high:+.1f}"
     if low > 0:
         return f"The graph helps: {100 * mean:+.1f} points over features alone ({interval})."
     if high < 0:
+        advice = "" if auto else "; try --model auto" + (" or --set min_steps=0" if _may_take_no_step(chosen) else "")
         return (
-            f"The graph misleads {chosen.title}: {100 * mean:+.1f} points against features alone ({interval}); "
-            "try --model auto or --set min_steps=0."
+            f"The graph misleads {chosen.title}: {100 * mean:+.1f} points against features alone ({interval}){advice}."
         )
     return f"The graph makes no measurable difference: {100 * mean:+.1f} points over features alone ({interval})."
 
 
-def describe_better_baseline(rows: Sequence[LeaderboardRow]) -> str | None:
+def _is_enough(first: LeaderboardRow, second: LeaderboardRow) -> bool:
+    """Whether the predictions differ, in being correct, for as many nodes as a sign test needs."""
+    return int((first.correct != second.correct).sum()) >= MIN_DIFFERENT
+
+
+def _may_take_no_step(row: LeaderboardRow) -> bool:
+    """Whether the model has a hyperparameter with which a node may be predicted from its features alone."""
+    return "min_steps" in {field.name for field in fields(config_class(row.model.removesuffix(WITH_LABELS)))}
+
+
+def describe_better_baseline(rows: Sequence[LeaderboardRow], *, auto: bool = False) -> str | None:
     """A sentence if label propagation is better than the chosen model, beyond chance; otherwise None."""
     chosen = next((row for row in rows if row.chosen), None)
     labels = next((row for row in rows if row.model == LABELS), None)
     if chosen is None or labels is None or chosen is labels:
         return None
     mean, low, _ = paired_difference(labels, chosen)
-    if low <= 0:
+    if low <= 0 or not _is_enough(labels, chosen):
         return None
+    advice = "" if auto else "; try --model auto or --correct-and-smooth"
     return (
         f"Label propagation is {100 * mean:.1f} points better than {chosen.title}: the known labels are the better "
-        "evidence; try --model auto or --correct-and-smooth."
+        f"evidence{advice}."
     )

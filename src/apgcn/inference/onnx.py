@@ -39,6 +39,11 @@ class EnsembleModule(nn.Module):
         super().__init__()
         if type(model.config) is not APGCNConfig:
             raise InvalidInput(f"a model must be AP-GCN to be exported, but it is {model.config.title}.")
+        if model.uses_known_labels:
+            raise InvalidInput(
+                f"a model must predict without known labels to be exported, but it is {model.title}; fit it without "
+                "--correct-and-smooth."
+            )
         self.temperature = model.temperature
         self.members = nn.ModuleList(_to_module(model.member(number)) for number in range(model.ensemble_size))
         self.eval()
@@ -94,15 +99,24 @@ def write_onnx(path: Path, model: TrainedModel, *, encoding: FeatureEncoding | N
 
 @contextmanager
 def _silent_exporter() -> Iterator[None]:
-    """Suppress the warnings and log messages of the exporter."""
+    """Suppress the warnings and log messages of the exporter, and its errors about an interruption."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
+    except Exception as error:  # the exporter turns KeyboardInterrupt into an error of its conversion
+        if _is_caused_by_interruption(error):
+            raise KeyboardInterrupt from None
+        raise
     finally:
         logging.disable(level)
+
+
+def _is_caused_by_interruption(error: BaseException) -> bool:
+    cause = error.__cause__ or error.__context__
+    return cause is not None and (isinstance(cause, KeyboardInterrupt) or _is_caused_by_interruption(cause))
 
 
 def _to_module(member: TrainedModel) -> APGCN:

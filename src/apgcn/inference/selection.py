@@ -21,6 +21,7 @@ from apgcn.inference.known_labels import CorrectAndSmooth
 from apgcn.inference.leaderboard import (
     FEATURES,
     LABELS,
+    WITH_LABELS,
     LeaderboardRow,
     describe_better_baseline,
     describe_graph_effect,
@@ -90,6 +91,9 @@ class FitOptions:
         check_int("seed", self.seed, minimum=0)
         if self.time_limit is not None:
             check_number("time_limit", self.time_limit, positive=True)
+        if self.model == AUTO:  # a wrong value is a mistake, not a reason to leave a candidate out
+            for model in CANDIDATES:
+                self.configs(model)
         if self.correct_and_smooth and self.model != AUTO and not config_class(self.model).has_weights:
             raise InvalidInput(f"correct_and_smooth needs a model with weights, but {self.model} has none.")
 
@@ -110,16 +114,27 @@ class FitOptions:
 
 
 class _Candidate(NamedTuple):
-    """A candidate after its training."""
+    """A candidate after its training; `uncorrected` are predictions without known labels, None without weights."""
 
     row: LeaderboardRow
     result: FitResult
+    uncorrected: Predictions | None
 
 
 def fit_with_leaderboard(
     graph: Graph, split: Split, options: FitOptions, *, progress: ProgressBar | None = None
 ) -> tuple[TrainedModel, Predictions]:
+    """`fit_and_compare`, and the predictions of the model for all nodes."""
+    model, predictions = fit_and_compare(graph, split, options, progress=progress)
+    return model, predictions or model.predict(graph, device=options.device, threads=options.threads)
+
+
+def fit_and_compare(
+    graph: Graph, split: Split, options: FitOptions, *, progress: ProgressBar | None = None
+) -> tuple[TrainedModel, Predictions | None]:
     """Train the models of the options, choose one, and return it with its predictions for all nodes.
+
+    The predictions are None where they take more work than the training has done: save the model before.
 
     The metrics of the model get "leaderboard", "homophily" and "advice": sentences on what the comparison shows. With
     "auto" the model is chosen by its accuracy on the validation nodes of the split, and judged on the test nodes.
@@ -135,7 +150,8 @@ def fit_with_leaderboard(
     Raises
     ------
     InvalidInput
-        If a named model cannot be trained on the graph, or with "auto" none can.
+        If a named model cannot be trained on the graph, or with "auto" none can. Baselines and candidates that cannot,
+        also for lack of memory, are left out and named in "advice".
     """
     started = time.perf_counter()
     candidates: list[_Candidate] = []
@@ -150,27 +166,28 @@ def fit_with_leaderboard(
                 continue
         try:
             candidates += _train(graph, split, name, options, time_limit=time_limit, progress=progress)
-        except InvalidInput as error:
-            if name == options.model:
+        except (InvalidInput, MemoryError, RuntimeError) as error:
+            if name == options.model or (isinstance(error, RuntimeError) and "memory" not in str(error).lower()):
                 raise
-            advice.append(f"{_title(name)} was not trained: {error}")
+            reason = error if isinstance(error, InvalidInput) else "not enough memory."
+            advice.append(f"{_title(name)} was not trained: {reason}")
     if not candidates:
         raise InvalidInput(f"no model could be trained: {' '.join(advice)}")
     chosen = _choose(candidates, options)
     rows = [replace(candidate.row, chosen=candidate is chosen) for candidate in candidates]
     rows = sorted([*rows, majority_row(graph, split)], key=lambda row: -row.accuracy)
-    model, predictions = chosen.result.model, chosen.result.predictions
-    if predictions is None:
-        predictions = model.predict(graph, device=options.device, threads=options.threads)
-    comparisons = describe_graph_effect(rows), describe_better_baseline(rows)
-    advice += [*filter(None, comparisons), *describe_training(model, predictions)]
+    model = chosen.result.model
+    auto = options.model == AUTO
+    graph_effect = describe_graph_effect(rows, num_edges=graph.adjacency.nnz, auto=auto)
+    advice += [text for text in (graph_effect, describe_better_baseline(rows, auto=auto)) if text]
+    advice += describe_training(model, chosen.uncorrected)
     metrics = {
         **model.metrics,
         "leaderboard": [row.as_json() for row in rows],
         "homophily": edge_homophily(graph),
         "advice": advice,
     }
-    return replace(model, metrics=metrics), predictions
+    return replace(model, metrics=metrics), chosen.result.predictions
 
 
 def _train(
@@ -220,12 +237,12 @@ def _train(
             steps_mean=steps_mean,
             seconds=time.perf_counter() - started,
         )
-        return _Candidate(row, result)
+        return _Candidate(row, result, plain.predictions)
 
     candidates = [candidate(plain)]
     if model.has_weights and (options.model == AUTO or (options.correct_and_smooth and name == options.model)):
         corrected = evaluate_with_labels(replace(plain.model, correct_and_smooth=CorrectAndSmooth()), graph, **common)
-        candidates.append(candidate(corrected, suffix=" + C&S"))
+        candidates.append(candidate(corrected, suffix=WITH_LABELS))
     return candidates
 
 
@@ -234,7 +251,7 @@ def _title(name: str) -> str:
     return TITLES.get(name, config_class(name).title)
 
 
-def describe_training(model: TrainedModel, predictions: Predictions) -> list[str]:
+def describe_training(model: TrainedModel, predictions: Predictions | None) -> list[str]:
     """Warnings about a trained model: training that was cut off, and a halting unit without effect."""
     warnings = []
     if not model.metrics["converged"]:
@@ -244,8 +261,10 @@ def describe_training(model: TrainedModel, predictions: Predictions) -> list[str
             f"The training of {model.title} was ended by {limit} while it still improved; raise the limit for a better "
             "model."
         )
+    if predictions is None or not hasattr(model.config, "penalty"):
+        return warnings
     steps = predictions.steps
-    if hasattr(model.config, "penalty") and steps.std() < CONSTANT_STEPS:
+    if steps.std() < CONSTANT_STEPS:
         value, last = steps.mean(), model.config.max_steps
         remedy = f"a larger one, such as {10 * model.config.penalty:g}" if value > 0.99 * last else "a smaller one"
         warnings.append(

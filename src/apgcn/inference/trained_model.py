@@ -10,6 +10,7 @@ import torch
 from scipy.special import softmax
 from torch import Tensor
 
+from apgcn._utils.formatting import format_names
 from apgcn._utils.validation import as_node_indices
 from apgcn.data.graph import Graph
 from apgcn.data.splits import Split
@@ -110,7 +111,8 @@ class TrainedModel:
         Raises
         ------
         InvalidInput
-            If the graph has other features than the model, or no labels where the model has no weights.
+            If the graph has other features than the model, or no labels where the model has no weights, or labels of
+            other classes where the model uses known labels.
         """
         if self.uses_known_labels:
             nodes = np.arange(graph.num_nodes) if nodes is None else as_node_indices(nodes, num_nodes=graph.num_nodes)
@@ -160,6 +162,7 @@ class TrainedModel:
         self, graph: Graph, nodes: np.ndarray, device: torch.device | str, threads: int | None
     ) -> Predictions:
         """Predictions for some nodes from known labels, of no node from its own."""
+        graph = with_classes(graph, self.class_names)
         known = np.flatnonzero(graph.labels >= 0)
         if self.config.has_weights and not len(known):
             return replace(self, correct_and_smooth=None).predict(graph, nodes, device=device, threads=threads)
@@ -212,6 +215,28 @@ class TrainedModel:
                 f"{graph.name} must have the {self.num_features} features that the model was trained on, "
                 f"got {graph.num_features}."
             )
+
+
+def with_classes(graph: Graph, class_names: tuple[str, ...]) -> Graph:
+    """The graph with the classes of a model, in their order: a label is found by its name.
+
+    Raises
+    ------
+    InvalidInput
+        If a node is labelled with another class.
+    """
+    if graph.class_names == class_names:
+        return graph
+    class_index = {name: index for index, name in enumerate(class_names)}
+    other = [graph.class_names[label] for label in np.unique(graph.labels[graph.labels >= 0])]
+    other = [name for name in other if name not in class_index]
+    if other:
+        raise InvalidInput(
+            f"the labels of {graph.name} must be classes of the model, {format_names(class_names)}, got "
+            f"{format_names(other)}; leave out the labels of other classes."
+        )
+    label_of_model = np.array([*(class_index.get(name, -1) for name in graph.class_names), -1])  # the last for -1
+    return replace(graph, labels=label_of_model[graph.labels], class_names=class_names)
 
 
 def sharpen(probabilities: np.ndarray, temperature: float) -> np.ndarray:

@@ -87,7 +87,7 @@ def isolated_nodes_note(adjacency: sparse.csr_matrix) -> list[str]:
     isolated = num_nodes - len(np.unique(np.concatenate(adjacency.nonzero())))
     if not isolated:
         return []
-    return [f"isolated nodes: {isolated:,} of {num_nodes:,}, predicted from their own features alone."]
+    return [f"isolated nodes: {isolated:,} of {num_nodes:,}, which receive no messages."]
 
 
 def _edge_weights(edges: Table, column: int) -> np.ndarray:

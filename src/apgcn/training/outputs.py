@@ -17,6 +17,7 @@ import scipy
 import torch
 
 from apgcn import __version__
+from apgcn._utils.atomic import named_errors, write_bytes
 from apgcn._utils.significance import bootstrap_half_width
 from apgcn.data.splits import SET_NAMES
 from apgcn.models.base import ModelConfig
@@ -103,20 +104,22 @@ def save(folder: Path, results: Sequence[RunResult], summary: Mapping[str, Any])
     """
     from safetensors.torch import save as to_bytes
 
-    (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    write_bytes(folder / "summary.json", f"{json.dumps(summary, indent=1)}\n".encode())
     names = results[0].weights
     weights = {name: torch.cat([result.weights[name] for result in results]) for name in names}
-    (folder / "weights.safetensors").write_bytes(to_bytes(weights))
-    np.savez(
-        folder / "nodes.npz",
-        logits=np.stack([result.logits for result in results]),
-        steps=np.stack([result.steps for result in results]),
-        remainder=np.stack([result.remainder for result in results]),
-        labels=results[0].labels,
-        sets=np.stack([_set_index(result) for result in results]),
-        set_names=np.array(SET_NAMES),
-    )
-    with (folder / "history.csv").open("w", newline="", encoding="utf-8") as file:
+    write_bytes(folder / "weights.safetensors", to_bytes(weights))
+    with named_errors(folder / "nodes.npz"):
+        np.savez(
+            folder / "nodes.npz",
+            logits=np.stack([result.logits for result in results]),
+            steps=np.stack([result.steps for result in results]),
+            remainder=np.stack([result.remainder for result in results]),
+            labels=results[0].labels,
+            sets=np.stack([_set_index(result) for result in results]),
+            set_names=np.array(SET_NAMES),
+        )
+    path = folder / "history.csv"
+    with named_errors(path), path.open("w", newline="", encoding="utf-8") as file:
         columns = list(vars(results[0].history))
         table = csv.writer(file)
         table.writerow(["run", "epoch", *columns])

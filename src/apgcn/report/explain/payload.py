@@ -25,15 +25,20 @@ from apgcn.report.explain.layout import node_positions
 MAX_NODES = 20_000  # that a page draws
 MAX_NEIGHBOURHOOD = 1_000  # nodes, if the page is about one of them
 MAX_EXACT_STEPS = 255  # of an unsigned byte; models have fewer steps
-SETS = ("", "train", "stopping", "test")
+SETS = ("", "train", "stopping", "test", "validation")
 
 
 def check_explainable(bundle: ModelBundle, *, node: str | None = None, max_nodes: int = MAX_NODES) -> None:
-    """Raise if the model is not AP-GCN, if the graph is too large to draw, or if the node does not exist."""
+    """Raise if the model is not AP-GCN alone, if the graph is too large to draw, or if the node does not exist."""
     config, graph = bundle.model.config, bundle.graph
     if type(config) is not APGCNConfig:
         raise InvalidInput(
             f"the model must be AP-GCN, whose propagation the page computes again, but it is {config.title}."
+        )
+    if bundle.model.uses_known_labels:
+        raise InvalidInput(
+            f"the model must predict by propagation alone, which the page computes again, but it is "
+            f"{bundle.model.title}; fit it without --correct-and-smooth."
         )
     if node is None and graph.num_nodes > max_nodes:
         raise InvalidInput(
