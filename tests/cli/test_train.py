@@ -276,13 +276,35 @@ def test_datasets_are_listed_as_text_and_as_json(capsys, monkeypatch, tmp_path):
     (tmp_path / "pubmed.npz").write_bytes(b"")
     assert run(["datasets"]) == 0
     shown = capsys.readouterr().out
-    for part in ("cora_ml", "81,894", "embedded", str(tmp_path / "pubmed.npz"), "comes from https://", "Shchur"):
+    for part in (
+        "cora_ml",
+        "81,894",
+        "embedded",
+        str(tmp_path / "pubmed.npz"),
+        "comes from https://",
+        "Shchur",
+        "Platonov",
+        "MIT",
+    ):
         assert part in shown
     assert run(["datasets", "--json"]) == 0
     listed = {line["name"]: line for line in json.loads(capsys.readouterr().out)["datasets"]}
     assert listed["pubmed"]["path"] == str(tmp_path / "pubmed.npz")
     assert listed["citeseer"]["path"] is None
     assert listed["amazon_photo"]["paper"]["monitor"] == "training"
+    assert (listed["tolokers"]["license"], listed["tolokers"]["metric"]) == ("MIT", "roc_auc")
+
+
+def test_a_graph_with_published_splits_is_trained_on_them(benchmark_graph, capsys):
+    graph = benchmark_graph("chameleon_filtered")
+    assert run(["train", "chameleon_filtered", "--runs", "2", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["seed_set"], [line["split"] for line in summary["each_run"]]) == ("published", [0, 1])
+    assert sum(summary["steps_histogram"]) == 2 * graph.num_nodes
+    assert run(["train", "chameleon_filtered", "--model", "lp", "--runs", "11"]) == 0
+    printed = capsys.readouterr()
+    assert "one run per split: 10 runs" in printed.err
+    assert "409 training, 287 stopping and 194 test nodes" in printed.out
 
 
 def test_any_hyperparameter_can_be_set_and_overrides_the_preset(capsys):

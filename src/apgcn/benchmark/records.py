@@ -17,8 +17,8 @@ from typing import Any, Self, TypeGuard, get_args
 
 import numpy as np
 
-from apgcn.benchmark.config import RunConfig, RunKey, SeedSet
-from apgcn.data.splits import SET_NAMES
+from apgcn.benchmark.config import RunConfig, RunKey
+from apgcn.data.splits import SET_NAMES, SeedSet
 from apgcn.errors import InvalidInput
 from apgcn.models.registry import MODELS
 from apgcn.training.runs import RunResult

@@ -254,13 +254,19 @@ def dataset_list(datasets: Mapping[str, Any], places: Mapping[str, str]) -> None
     for heading in ("nodes", "edges", "features", "classes", "visible"):
         table.add_column(heading, justify="right")
     for name, dataset in datasets.items():
-        counts = (dataset.nodes, dataset.edges, dataset.features, dataset.classes, dataset.visible)
-        table.add_row(name, *(f"{count:,}" for count in counts))
+        counts = (dataset.nodes, dataset.edges, dataset.features, dataset.classes)
+        visible = "" if dataset.has_splits else f"{dataset.visible:,}"
+        table.add_row(name, *(f"{count:,}" for count in counts), visible)
     console.print(table)
-    console.print("\nvisible: nodes from which all sets but the test set are drawn; the other nodes are the test set.")
+    console.print(
+        "\nvisible: nodes from which all sets but the test set are drawn; the other nodes are the test set.\n"
+        "A graph without that number is published with ten splits, and used as published."
+    )
     for name, dataset in datasets.items():
         place = places[name] or f"not downloaded; comes from {dataset.url}"
-        console.print(f"\n[bold]{name}[/]: {escape(dataset.citation)}\n  {escape(place)}")
+        license = f"; license {dataset.license}" if dataset.license else ""
+        metric = "; judged by ROC AUC" if dataset.metric == "roc_auc" else ""
+        console.print(f"\n[bold]{name}[/]: {escape(dataset.citation)}{license}{metric}\n  {escape(place)}")
 
 
 def model_list(models: Mapping[str, Any], dataset: str) -> None:
@@ -301,6 +307,8 @@ def _merge_equal(presets: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
 
 def _next_trainings(summary: Mapping[str, Any], overrides: Mapping[str, Any], options: str) -> dict[str, str]:
     """Commands to run after a training, each with its reason."""
+    from apgcn.data.splits import SEEDS
+
     command = f"train {summary['dataset']}{options}"
     values = [format_override(name, value) for name, value in overrides.items()]
     same = "".join(f" --set {text}" for text in values)
@@ -309,8 +317,9 @@ def _next_trainings(summary: Mapping[str, Any], overrides: Mapping[str, Any], op
     commands = {}
     if summary["steps_mean"] > 2 and larger <= 1:
         commands[f"{command}{same_but_penalty} --penalty {larger:g}"] = "larger penalty: nodes stop earlier"
-    if summary["runs"] < FEW_RUNS:
-        commands[f"{command}{same} --runs 20"] = "every test split once, with an interval"
+    splits = len(SEEDS[summary["seed_set"]])
+    if summary["runs"] < splits:
+        commands[f"{command}{same} --runs {splits}"] = "every test split once, with an interval"
     return commands | {"models": "other models", "datasets": "other graphs"}
 
 
