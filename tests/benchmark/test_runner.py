@@ -369,6 +369,19 @@ def test_runs_on_published_splits_are_keyed_by_the_number_of_the_split(benchmark
     assert sum(first.steps_histogram) == graph.num_nodes
 
 
+def test_a_record_of_two_classes_has_the_roc_auc_and_others_do_not(benchmark_graph, tmp_path, undisturbed):
+    benchmark_graph("minesweeper")
+    run_config = RunConfig.from_preset("minesweeper", "gcn", hidden_channels=4, max_epochs=2)
+    run_plan(Store(tmp_path), run_config.first_runs(1))
+    (record,) = Store(tmp_path).records.values()
+    assert 0 < record.test_roc_auc < 1
+    line = json.loads(json.dumps(record.to_json()))
+    assert Record.from_json(line | {"test_roc_auc": 1}).test_roc_auc == 1
+    with pytest.raises(InvalidInput, match="test_roc_auc must be between 0 and 1"):
+        Record.from_json(line | {"test_roc_auc": 1.5})
+    assert "test_roc_auc" not in next(iter(undisturbed.records.values())).to_json()
+
+
 def test_a_seed_set_that_a_graph_does_not_have_is_refused():
     for arguments, message in (
         (("actor", "apgcn", "test"), "the seed set of actor must be published, got test"),

@@ -87,6 +87,11 @@ def training_summary(
     few = ", too few to trust it" if runs < FEW_RUNS else ""
     spread = "" if half_width is None else f" {plus_minus} {100 * half_width:.2f} (95 % interval over {runs} runs{few})"
     console.print(f"accuracy on test nodes  [bold]{100 * summary['accuracy_mean']:.2f} %[/]{spread}")
+    if "roc_auc_mean" in summary:
+        half_width = summary["roc_auc_ci95"]
+        spread = "" if half_width is None else f" {plus_minus} {100 * half_width:.2f}"
+        remark = ", by which the authors of this graph judge" if dataset.metric == "roc_auc" else ""
+        console.print(f"ROC AUC on test nodes   [bold]{100 * summary['roc_auc_mean']:.2f} %[/]{spread}{remark}")
     if "penalty" in hyperparameters:
         console.print(
             f"steps K                 [bold]{summary['steps_mean']:.2f}[/] on average, "

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from apgcn._utils.roc_auc import roc_auc
 from apgcn._utils.validation import check_int
 from apgcn.data.datasets import published_splits
 from apgcn.data.graph import Graph
@@ -212,6 +213,13 @@ class RunResult:
         labelled = nodes[self.labels[nodes] >= 0]
         correct = self.predictions[labelled] == self.labels[labelled]
         return float(correct.mean()) if len(labelled) else float("nan")
+
+    def roc_auc(self, nodes: np.ndarray) -> float:
+        """Area under the ROC curve over the labelled nodes among these; NaN unless there are two classes."""
+        if self.logits.shape[1] != 2:
+            return float("nan")
+        labelled = nodes[self.labels[nodes] >= 0]
+        return roc_auc(self.logits[labelled, 1] - self.logits[labelled, 0], self.labels[labelled])
 
     @property
     def stopping_accuracy(self) -> float:
