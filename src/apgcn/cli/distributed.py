@@ -271,7 +271,7 @@ def _graph_source(files: GraphFiles, schema: TableSchema, *, quiet: bool) -> Gra
         return NpzSource(files.graph, directed=schema.directed)
     if schema.label is None:
         raise InvalidInput("--label must name the column of --nodes that holds the classes.")
-    loaded = files.read(schema, quiet=quiet)
+    loaded = files.read(schema, quiet=quiet, structure="none")
     return InMemorySource(replace(loaded.graph, name="graph"), loaded)
 
 

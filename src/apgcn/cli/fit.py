@@ -86,6 +86,14 @@ def fit(
         str | None,
         typer.Option(help="Columns, separated by commas, that are no features.", rich_help_panel=COLUMNS),
     ] = None,
+    structure: Annotated[
+        str,
+        typer.Option(
+            help="Features computed from the edges: degree, random_walk, spectral, separated by commas; auto: all of "
+            "them if there are no feature columns; none.",
+            rich_help_panel=COLUMNS,
+        ),
+    ] = "auto",
     model: FitModelName = "apgcn",
     penalty: Penalty = None,
     max_steps: MaxSteps = None,
@@ -139,6 +147,7 @@ def fit(
     """
     from apgcn._utils.validation import check_int
     from apgcn.inference.selection import AUTO, FitOptions
+    from apgcn.io.structure_encoding import parse_structure
     from apgcn.models.registry import config_class
     from apgcn.ops.threads import requested_threads
     from apgcn.training.runs import MAX_RUNS
@@ -165,6 +174,8 @@ def fit(
             "a graph must be given: --edges and --nodes, or --graph; for a benchmark graph use: apgcn train DATASET."
         )
     check_distributed_options(distributed, partition=partition, out=out)
+    if distributed and structure != "auto":
+        raise InvalidInput("--distributed computes no features from the edges: leave out --structure.")
     if distributed and (trials or model == AUTO or correct_and_smooth):
         raise InvalidInput("--distributed trains one model: leave out --tune, --correct-and-smooth and --model auto.")
     if trials and (model == AUTO or not config_class(model).has_weights):
@@ -179,13 +190,22 @@ def fit(
     if distributed:
         fit_on_ranks(files, schema, partition=partition, **common)
     else:
-        _fit(files, schema, trials=trials, baselines=baselines, correct_and_smooth=correct_and_smooth, **common)
+        _fit(
+            files,
+            schema,
+            structure=parse_structure(structure),
+            trials=trials,
+            baselines=baselines,
+            correct_and_smooth=correct_and_smooth,
+            **common,
+        )
 
 
 def _fit(
     files: GraphFiles,
     schema: TableSchema,
     *,
+    structure: str | list[str],
     model: str,
     overrides: dict[str, Any],
     trials: int,
@@ -224,7 +244,7 @@ def _fit(
         threads=num_threads,
     )
     with new_folder(out) as folder, kernel_threads(num_threads):
-        loaded = files.read(schema)
+        loaded = files.read(schema, structure=structure)
         graph = replace(loaded.graph, name=out.name or "graph")
         split = split_for_fit(graph.labels, model=model, test_size=test_size, seed=seed)
         split_notes = missing_class_notes(graph, split, sets=held_out_sets(test_size))
@@ -249,11 +269,14 @@ def _fit(
             }
             for trial in results
         ]
-        write_bundle(folder, ModelBundle(trained, graph, loaded.encoding, loaded.schema))
+        if loaded.structure and trained.metrics["advice"]:
+            trained.metrics["advice"] += ["Some features were computed from the edges: features alone have them, too."]
+        write_bundle(folder, ModelBundle(trained, graph, loaded.encoding, loaded.schema, structure=loaded.structure))
     summary = {
         "nodes": graph.num_nodes,
         "edges": graph.num_directed_edges if loaded.schema.directed else graph.num_directed_edges // 2,
         "features": graph.num_features,
+        "structure": list(loaded.structure.kinds) if loaded.structure else [],
         "classes": list(graph.class_names),
         "labelled": int((graph.labels >= 0).sum()),
         "model": trained.config.name,
@@ -304,10 +327,12 @@ def _tune(
 def _show(summary: dict[str, Any], steps: np.ndarray, trained: Any) -> None:
     """Print the result of a training on the user's graph; `steps` (nodes,) are means over the ensemble."""
     console, model = render.terminal(), trained.config
+    computed = f" ({', '.join(summary['structure'])} of the edges)" if summary["structure"] else ""
     out, name = quote(summary["out"]), escape(Path(summary["out"]).name)
     console.print(
         f"[bold]{trained.title} on {name}[/]: {summary['nodes']:,} nodes, {summary['edges']:,} edges, "
-        f"{summary['features']:,} features, {len(summary['classes'])} classes; {summary['labelled']:,} labelled nodes"
+        f"{summary['features']:,} features{computed}, {len(summary['classes'])} classes; {summary['labelled']:,} "
+        "labelled nodes"
     )
     render.leaderboard(summary)
     if hasattr(model, "epsilon"):  # it halts

@@ -16,6 +16,7 @@ Graph('cora', nodes=2485, directed_edges=10138, features=1433, classes=7)
 | `download` | download and checksums of benchmark files |
 | `npz` | graphs as NumPy archives |
 | `heterophilous` | archives of the heterophilous graphs, with their splits |
+| `structure` | `structural_features`: features computed from the edges; `spectrum` has the eigenvectors |
 | `synthetic` | `synthetic_graph`: a block model of any size |
 
 Names are imported on first use, so that the registry can be read without scipy.
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         dataset_info,
     )
     from apgcn.data.splits import TEST_SEEDS, VALIDATION_SEEDS, Split, split_for_test, split_for_validation
+    from apgcn.data.structure import STRUCTURE_KINDS, structural_features
     from apgcn.data.synthetic import synthetic_graph
     from apgcn.data.transforms import (
         clean,
@@ -56,6 +58,7 @@ __all__ = [
     "CITATION_GRAPHS",
     "DATASETS",
     "HETEROPHILOUS_GRAPHS",
+    "STRUCTURE_KINDS",
     "TEST_SEEDS",
     "VALIDATION_SEEDS",
     "DatasetInfo",
@@ -73,6 +76,7 @@ __all__ = [
     "remove_self_loops",
     "split_for_test",
     "split_for_validation",
+    "structural_features",
     "subgraph",
     "synthetic_graph",
     "to_undirected",
@@ -94,6 +98,7 @@ __getattr__, __dir__ = lazy_names(
             "dataset_info",
         ],
         "splits": ["TEST_SEEDS", "VALIDATION_SEEDS", "Split", "split_for_test", "split_for_validation"],
+        "structure": ["STRUCTURE_KINDS", "structural_features"],
         "synthetic": ["synthetic_graph"],
         "transforms": [
             "clean",

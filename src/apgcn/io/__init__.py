@@ -14,6 +14,7 @@ Start with `read_table` and `build_graph` for two tables, or with `read_graph` f
 | `tables` | `Table`: columns in memory, with the line of each row in its file |
 | `schema` | `TableSchema`, the meaning of columns |
 | `feature_encoding` | `FeatureEncoding`, features from columns |
+| `structure_encoding` | `StructureEncoding`, features from edges |
 | `edges` | canonical edges: no self-loops, no duplicates |
 | `graph_builder` | `build_graph`, `extend_graph`, `LoadedGraph` |
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from apgcn.io.registry import FORMATS, FileFormat, read_graph, read_table
     from apgcn.io.schema import TableSchema
     from apgcn.io.scipy import from_scipy, read_scipy, write_scipy
+    from apgcn.io.structure_encoding import StructureEncoding
     from apgcn.io.tables import Table
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "FeatureEncoding",
     "FileFormat",
     "LoadedGraph",
+    "StructureEncoding",
     "Table",
     "TableSchema",
     "build_graph",
@@ -83,6 +86,7 @@ __getattr__, __dir__ = lazy_names(
         "registry": ["FORMATS", "FileFormat", "read_graph", "read_table"],
         "schema": ["TableSchema"],
         "scipy": ["from_scipy", "read_scipy", "write_scipy"],
+        "structure_encoding": ["StructureEncoding"],
         "tables": ["Table"],
     },
 )

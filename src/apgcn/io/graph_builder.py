@@ -10,10 +10,12 @@ from scipy import sparse
 
 from apgcn._utils.formatting import format_names
 from apgcn.data.graph import Graph
+from apgcn.data.structure import STRUCTURE_KINDS
 from apgcn.errors import InvalidInput
 from apgcn.io.edges import adjacency_from_table, canonical_edges, isolated_nodes_note
 from apgcn.io.feature_encoding import FeatureEncoding, fit_encoding
 from apgcn.io.schema import TableSchema, feature_columns, find_id_column, resolve_schema
+from apgcn.io.structure_encoding import AUTO, NONE, Structure, StructureEncoding, add_structure
 from apgcn.io.tables import Table
 
 MISSING_LABEL_MARKS = ("nan", "-1")  # other tools write these where a class is unknown
@@ -32,12 +34,15 @@ class LoadedGraph:
         What was removed, merged or replaced, one sentence each.
     schema : TableSchema
         Which columns were used.
+    structure : StructureEncoding or None
+        The features, after all others, that were computed from the edges; None if there are none.
     """
 
     graph: Graph
     encoding: FeatureEncoding | None
     notes: list[str] = field(default_factory=list)
     schema: TableSchema = field(default_factory=TableSchema)
+    structure: StructureEncoding | None = None
 
 
 def build_graph(
@@ -48,10 +53,13 @@ def build_graph(
     name: str,
     encoding: FeatureEncoding | None = None,
     class_names: Sequence[str] | None = None,
+    structure: Structure = AUTO,
 ) -> LoadedGraph:
     """Build a graph from an edge table and a node table.
 
-    With the encoding and the class names of a trained model, features and labels are encoded as they were for it.
+    With the encoding, the class names and the structure of a trained model, features and labels are encoded as they
+    were for it. `structure` selects features that are computed from the edges: kinds of them, "none", or "auto", which
+    computes all kinds where the node table has no feature columns.
     """
     id_column = find_id_column(nodes, schema)
     node_index = index_nodes(nodes, id_column)
@@ -67,10 +75,11 @@ def build_graph(
             notes.append(
                 f"{nodes.source}: unused columns, because the model was not trained on them: {format_names(unknown)}."
             )
-    if not encoding.feature_names:
+    if not encoding.feature_names and (structure == NONE or (structure == AUTO and encoding.excluded)):
         raise InvalidInput(
             f"{nodes.source} must have at least one feature column, but has {format_names(nodes.columns)}; "
-            "add columns of numbers, or pass columns of text to --one-hot or --bag-of-words."
+            "add columns of numbers, pass columns of text to --one-hot or --bag-of-words, or pass --structure "
+            f"{','.join(STRUCTURE_KINDS)} for features that are computed from the edges."
         )
     features, feature_notes = encoding.encode(nodes)
     adjacency, edge_notes = adjacency_from_table(edges, node_index, nodes, schema)
@@ -82,16 +91,23 @@ def build_graph(
         class_names=classes,
         node_names=tuple(node_index),
     )
-    notes = [*notes, *feature_notes, *edge_notes, *isolated_nodes_note(adjacency)]
-    return LoadedGraph(graph, encoding, notes, resolve_schema(edges, nodes, schema))
+    graph, structure_encoding, structure_notes = add_structure(graph, structure)
+    notes = [*notes, *feature_notes, *edge_notes, *isolated_nodes_note(adjacency), *structure_notes]
+    return LoadedGraph(graph, encoding, notes, resolve_schema(edges, nodes, schema), structure_encoding)
 
 
 def extend_graph(
-    graph: Graph, edges: Table, nodes: Table | None, schema: TableSchema, encoding: FeatureEncoding
+    graph: Graph,
+    edges: Table,
+    nodes: Table | None,
+    schema: TableSchema,
+    encoding: FeatureEncoding,
+    structure: StructureEncoding | None = None,
 ) -> LoadedGraph:
     """Append new nodes, if any, and new edges, which may connect new nodes and old ones.
 
-    The result equals the graph that `build_graph` builds from all nodes and edges with the same encoding.
+    Structural features of a trained model are computed anew, for old nodes as well. The result equals the graph that
+    `build_graph` builds from all nodes and edges with the same encoding.
     """
     if nodes is None:
         columns = (schema.id or "id", *(column.name for column in encoding.columns))
@@ -115,21 +131,29 @@ def extend_graph(
     extended = replace(
         graph,
         adjacency=adjacency,
-        features=_stack_rows(graph.features, features),
+        features=_stack_rows(graph.features[:, : len(encoding.feature_names)], features),
         labels=np.concatenate([graph.labels, labels]),
         node_names=tuple(node_index),
     )
-    return LoadedGraph(extended, encoding, [*feature_notes, *edge_notes, *isolated_nodes_note(adjacency)], schema)
+    extended, _, structure_notes = add_structure(extended, structure or NONE)
+    notes = [*feature_notes, *edge_notes, *isolated_nodes_note(adjacency), *structure_notes]
+    return LoadedGraph(extended, encoding, notes, schema, structure)
 
 
-def with_canonical_edges(graph: Graph, edges: sparse.spmatrix | sparse.sparray, *, directed: bool) -> LoadedGraph:
-    """Graph whose features and labels came as arrays, with the canonical form of these edges."""
+def with_canonical_edges(
+    graph: Graph, edges: sparse.spmatrix | sparse.sparray, *, directed: bool, structure: Structure = AUTO
+) -> LoadedGraph:
+    """Graph whose features and labels came as arrays, with the canonical form of these edges.
+
+    `structure` as in `build_graph`.
+    """
     ids = graph.node_ids
     if len(set(ids)) < len(ids):
         raise InvalidInput(f"{graph.name} must have a unique name for each node, but some nodes have the same name.")
     adjacency, notes = canonical_edges(edges, directed=directed, name=graph.name)
-    graph = replace(graph, adjacency=adjacency)
-    return LoadedGraph(graph, None, [*notes, *isolated_nodes_note(graph.adjacency)], TableSchema(directed=directed))
+    graph, encoding, structure_notes = add_structure(replace(graph, adjacency=adjacency), structure)
+    notes = [*notes, *isolated_nodes_note(adjacency), *structure_notes]
+    return LoadedGraph(graph, None, notes, TableSchema(directed=directed), encoding)
 
 
 def index_nodes(nodes: Table, id_column: int) -> dict[str, int]:
