@@ -10,6 +10,7 @@ from apgcn import benchmark_runs, clean, load
 from apgcn.data import DATASETS, HETEROPHILOUS_GRAPHS, load_prepared, published_splits
 from apgcn.data.heterophilous import read_heterophilous, read_splits
 from apgcn.data.homophily import edge_homophily
+from apgcn.data.transforms import subgraph
 from apgcn.errors import BrokenFile, InvalidInput
 
 # Table 1 of Platonov et al. and the README of their repository; actor: Geom-GCN's graph without its duplicate edges
@@ -92,6 +93,9 @@ def test_the_ten_splits_use_every_node_once_in_the_published_fractions(benchmark
 def test_run_r_uses_split_r_mod_10_and_initialisation_r_div_10(benchmark_graph):
     runs = benchmark_runs(benchmark_graph("chameleon_filtered"), 21)
     assert [(run.split.seed, run.init) for run in runs] == [(number % 10, number // 10) for number in range(21)]
+    fewer = subgraph(benchmark_graph("chameleon_filtered"), np.arange(800))
+    with pytest.raises(InvalidInput, match=r"its 890 nodes as loaded, got 800; leave out clean\(graph\)"):
+        benchmark_runs(fewer, 1)
     with pytest.raises(InvalidInput, match="seed set of chameleon_filtered must be published, got validation"):
         benchmark_runs(benchmark_graph("chameleon_filtered"), 1, validation=True)
 

@@ -69,12 +69,13 @@ def training_summary(
     console = terminal()
     runs = summary["runs"]
     half_width = summary["accuracy_ci95"]
+    which = "the first" if dataset.has_splits else "each"  # published splits may have unequal sets
     console.print(
         f"[bold]{model.title} on {dataset.title}[/]: {dataset.nodes:,} nodes, {dataset.edges:,} edges, "
         f"{dataset.features:,} features, {dataset.classes} classes"
     )
     console.print(
-        f"{'1 run' if runs == 1 else f'{runs} runs, each'} with {len(split.train)} training, "
+        f"{'1 run' if runs == 1 else f'{runs} runs, {which}'} with {len(split.train)} training, "
         f"{len(split.stopping)} stopping and {len(split.test):,} test nodes"
     )
     hyperparameters = summary["hyperparameters"]

@@ -84,9 +84,13 @@ def benchmark_runs(graph: Graph, count: int, *, seed: int = 0, validation: bool 
     check_int("seed", seed, minimum=0)
     dataset = dataset_info(graph.name)
     if graph.num_nodes != dataset.nodes:
+        state, advice = (
+            ("as loaded", "leave out clean(graph)")
+            if dataset.has_splits
+            else ("after clean(graph)", "call clean(graph) first")
+        )
         raise InvalidInput(
-            f"the splits of {graph.name} need its {dataset.nodes} nodes, got {graph.num_nodes}; use "
-            f"load_prepared({graph.name!r})."
+            f"the splits of {graph.name} need its {dataset.nodes} nodes {state}, got {graph.num_nodes}; {advice}."
         )
     seed_set: SeedSet = "validation" if validation else default_seed_set(graph.name)
     check_seed_set(graph.name, seed_set)
