@@ -34,8 +34,8 @@ def structural_features(adjacency: sparse.csr_matrix, kinds: Sequence[str]) -> n
     Examples
     --------
     >>> path = sparse.csr_matrix([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
-    >>> structural_features(path, ["degree"])[:, 0].round(2).tolist()
-    [-0.71, 1.41, -0.71]
+    >>> structural_features(path, ["degree"])[:, 0].round(2)
+    array([-0.71,  1.41, -0.71], dtype=float32)
     """
     _, values = compute_structure(adjacency, kinds)
     center, scale = center_and_scale(values)
