@@ -312,6 +312,8 @@ def test_tune_shows_the_best_and_how_to_use_it(folder, capsys):
         (["reproduce", "table2", "--runs", "0"], "runs must be >= 1, got 0."),
         (["reproduce", "table2", "--workers", "0"], "workers must be >= 1, got 0."),
         (["reproduce", "table2", "--device", "gpu"], "device must be cpu, cuda or cuda:N, got 'gpu'."),
+        (["reproduce", "table4", "--datasets", "actor"], "table4 shows citeseer, cora_ml, pubmed, ms_academic, amazon"),
+        (["tune", "actor"], "the seed set of actor must be published, got validation: its splits come with its file"),
         (["tune", "coral"], "unknown dataset 'coral'; did you mean 'cora'?"),
         (["tune", "cora", "--trials", "0"], "trials must be >= 1, got 0."),
         (["tune", "cora", "--model", "x"], "unknown model 'x'"),

@@ -164,7 +164,11 @@ def graph_to_predict(bundle: ModelBundle, files: GraphFiles, *, add: bool) -> Gr
         schema = replace(schema, id=None, source=None, target=None)
     if add and files.edges is not None and bundle.encoding is not None:
         new_nodes = None if files.nodes is None else read_table(files.nodes)
-        loaded = extend_graph(bundle.graph, read_table(files.edges), new_nodes, schema, bundle.encoding)
+        loaded = extend_graph(
+            bundle.graph, read_table(files.edges), new_nodes, schema, bundle.encoding, bundle.structure
+        )
         log_all(loaded.notes)
         return loaded.graph
-    return files.read(schema, encoding=bundle.encoding, class_names=bundle.model.class_names).graph
+    return files.read(
+        schema, encoding=bundle.encoding, class_names=bundle.model.class_names, structure=bundle.structure or "none"
+    ).graph

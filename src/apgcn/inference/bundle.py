@@ -28,6 +28,7 @@ from apgcn.inference.known_labels import CorrectAndSmooth
 from apgcn.inference.trained_model import TrainedModel
 from apgcn.io.feature_encoding import FeatureEncoding
 from apgcn.io.schema import TableSchema
+from apgcn.io.structure_encoding import StructureEncoding
 from apgcn.models.registry import config_class
 from apgcn.training.config import TrainingConfig
 
@@ -48,6 +49,8 @@ class ModelBundle:
         How the columns of a table become features; None where features came as an array.
     schema : TableSchema or None
         Which columns hold ids, labels and edges; None where features came as an array.
+    structure : StructureEncoding or None
+        The features that are computed from the edges; None where there are none.
     feature_names : tuple of str
         Column names of an array of features, as scikit-learn records them; may be empty.
     notes : sequence of str
@@ -60,6 +63,7 @@ class ModelBundle:
     schema: TableSchema | None = None
     feature_names: tuple[str, ...] = ()
     notes: Sequence[str] = ()
+    structure: StructureEncoding | None = None
 
 
 def save_model(folder: Path, bundle: ModelBundle) -> None:
@@ -90,6 +94,7 @@ def write_bundle_without_graph(folder: Path, bundle: ModelBundle) -> None:
         schema=bundle.schema,
         feature_names=bundle.feature_names,
         notes=bundle.notes,
+        structure=bundle.structure,
     )
 
 
@@ -103,6 +108,7 @@ def write_model(
     schema: TableSchema | None = None,
     feature_names: Sequence[str] = (),
     notes: Sequence[str] = (),
+    structure: StructureEncoding | None = None,
 ) -> None:
     """Write the weights and model.json into a folder that has the graph already."""
     from safetensors.torch import save as to_bytes
@@ -122,6 +128,7 @@ def write_model(
         "correct_and_smooth": model.correct_and_smooth and vars(model.correct_and_smooth),
         "encoding": encoding.as_json() if encoding else None,
         "schema": asdict(schema) if schema else None,
+        "structure": structure.as_json() if structure else None,
         "graph": {"name": graph_name, "fingerprint": graph_fingerprint},
         "split": {"seed": model.split.seed} | {name: getattr(model.split, name).tolist() for name in SETS},
         "metrics": model.metrics,
@@ -241,7 +248,7 @@ def _read_bundle(folder: Path, content: Mapping[str, Any]) -> ModelBundle:
         correct_and_smooth=_build_config(CorrectAndSmooth, smoothing) if smoothing else None,
     )
     _check_consistency(model, graph)
-    encoding, schema = content["encoding"], content["schema"]
+    encoding, schema, structure = content["encoding"], content["schema"], content.get("structure")
     return ModelBundle(
         model=model,
         graph=graph,
@@ -249,6 +256,7 @@ def _read_bundle(folder: Path, content: Mapping[str, Any]) -> ModelBundle:
         schema=TableSchema(**schema) if schema else None,
         feature_names=tuple(str(name) for name in content["feature_names"]),
         notes=tuple(str(note) for note in content.get("notes", [])),  # 0.2: none
+        structure=StructureEncoding.from_json(structure) if structure else None,
     )
 
 

@@ -10,6 +10,7 @@ from scipy import sparse
 
 from apgcn._utils.formatting import format_names
 from apgcn.data.graph import Graph
+from apgcn.data.structure import STRUCTURE_KINDS
 from apgcn.errors import InvalidInput
 from apgcn.io.edge_header import read_first_line
 from apgcn.io.edges import adjacency_from_table, canonical_edges, isolated_nodes_note
@@ -24,6 +25,7 @@ from apgcn.io.schema import (
     find_usual_id_column,
     resolve_schema,
 )
+from apgcn.io.structure_encoding import AUTO, NONE, Structure, StructureEncoding, add_structure
 from apgcn.io.tables import Table
 
 
@@ -40,12 +42,15 @@ class LoadedGraph:
         What was removed, merged or replaced, one sentence each.
     schema : TableSchema
         Which columns were used.
+    structure : StructureEncoding or None
+        The features, after all others, that were computed from the edges; None if there are none.
     """
 
     graph: Graph
     encoding: FeatureEncoding | None
     notes: list[str] = field(default_factory=list)
     schema: TableSchema = field(default_factory=TableSchema)
+    structure: StructureEncoding | None = None
 
 
 def build_graph(
@@ -56,10 +61,13 @@ def build_graph(
     name: str,
     encoding: FeatureEncoding | None = None,
     class_names: Sequence[str] | None = None,
+    structure: Structure = AUTO,
 ) -> LoadedGraph:
     """Build a graph from an edge table and a node table.
 
-    With the encoding and the class names of a trained model, features and labels are encoded as they were for it.
+    With the encoding, the class names and the structure of a trained model, features and labels are encoded as they
+    were for it. `structure` selects features that are computed from the edges: kinds of them, "none", or "auto", which
+    computes all kinds where the node table has no feature columns.
     """
     nodes.check_header()
     id_column, id_notes = _find_id_column(nodes, edges, schema)
@@ -72,10 +80,11 @@ def build_graph(
         encoding, notes = fit_encoding(nodes, columns, one_hot=schema.one_hot, bag_of_words=schema.bag_of_words)
     else:
         notes = _unknown_columns_note(nodes, schema, encoding, used=used)
-    if not encoding.feature_names:
+    if not encoding.feature_names and (structure == NONE or (structure == AUTO and encoding.excluded)):
         raise InvalidInput(
             f"{nodes.source} must have at least one feature column, but has {format_names(nodes.columns)}; "
-            "add columns of numbers, or pass columns of text to --one-hot or --bag-of-words."
+            "add columns of numbers, pass columns of text to --one-hot or --bag-of-words, or pass --structure "
+            f"{','.join(STRUCTURE_KINDS)} for features that are computed from the edges."
         )
     features, feature_notes = encoding.encode(nodes)
     adjacency, edge_notes = adjacency_from_table(edges, node_index, nodes, schema)
@@ -87,10 +96,12 @@ def build_graph(
         class_names=encoded_labels.class_names,
         node_names=tuple(node_index),
     )
+    graph, structure_encoding, structure_notes = add_structure(graph, structure)
     notes = [*nodes.notes, *id_notes, *encoded_labels.notes, *notes, *feature_notes]
-    notes += [*edges.notes, *header_notes, *edge_notes, *isolated_nodes_note(adjacency)]
+    notes += [*edges.notes, *header_notes, *edge_notes, *isolated_nodes_note(adjacency), *structure_notes]
     schema = replace(schema, dropped_classes=encoded_labels.dropped_classes)
-    return LoadedGraph(graph, encoding, notes, resolve_schema(edges, nodes, schema, id_column=id_column))
+    resolved = resolve_schema(edges, nodes, schema, id_column=id_column)
+    return LoadedGraph(graph, encoding, notes, resolved, structure_encoding)
 
 
 def _find_id_column(nodes: Table, edges: Table, schema: TableSchema) -> tuple[int, list[str]]:
@@ -122,11 +133,17 @@ def _unknown_columns_note(
 
 
 def extend_graph(
-    graph: Graph, edges: Table, nodes: Table | None, schema: TableSchema, encoding: FeatureEncoding
+    graph: Graph,
+    edges: Table,
+    nodes: Table | None,
+    schema: TableSchema,
+    encoding: FeatureEncoding,
+    structure: StructureEncoding | None = None,
 ) -> LoadedGraph:
     """Append new nodes, if any, and new edges, which may connect new nodes and old ones.
 
-    The result equals the graph that `build_graph` builds from all nodes and edges with the same encoding.
+    Structural features of a trained model are computed anew, for old nodes as well. The result equals the graph that
+    `build_graph` builds from all nodes and edges with the same encoding.
     """
     if nodes is None:
         columns = (schema.id or "id", *(column.name for column in encoding.columns))
@@ -154,23 +171,30 @@ def extend_graph(
     extended = replace(
         graph,
         adjacency=adjacency,
-        features=_stack_rows(graph.features, features),
+        features=_stack_rows(graph.features[:, : len(encoding.feature_names)], features),
         labels=np.concatenate([graph.labels, encoded_labels.labels]),
         node_names=tuple(node_index),
     )
+    extended, _, structure_notes = add_structure(extended, structure or NONE)
     notes = [*nodes.notes, *id_notes, *encoded_labels.notes, *feature_notes]
-    notes += [*edges.notes, *header_notes, *edge_notes, *isolated_nodes_note(adjacency)]
-    return LoadedGraph(extended, encoding, notes, schema)
+    notes += [*edges.notes, *header_notes, *edge_notes, *isolated_nodes_note(adjacency), *structure_notes]
+    return LoadedGraph(extended, encoding, notes, schema, structure)
 
 
-def with_canonical_edges(graph: Graph, edges: sparse.spmatrix | sparse.sparray, *, directed: bool) -> LoadedGraph:
-    """Graph whose features and labels came as arrays, with the canonical form of these edges."""
+def with_canonical_edges(
+    graph: Graph, edges: sparse.spmatrix | sparse.sparray, *, directed: bool, structure: Structure = AUTO
+) -> LoadedGraph:
+    """Graph whose features and labels came as arrays, with the canonical form of these edges.
+
+    `structure` as in `build_graph`.
+    """
     ids = graph.node_ids
     if len(set(ids)) < len(ids):
         raise InvalidInput(f"{graph.name} must have a unique name for each node, but some nodes have the same name.")
     adjacency, notes = canonical_edges(edges, directed=directed, name=graph.name)
-    graph = replace(graph, adjacency=adjacency)
-    return LoadedGraph(graph, None, [*notes, *isolated_nodes_note(graph.adjacency)], TableSchema(directed=directed))
+    graph, encoding, structure_notes = add_structure(replace(graph, adjacency=adjacency), structure)
+    notes = [*notes, *isolated_nodes_note(adjacency), *structure_notes]
+    return LoadedGraph(graph, None, notes, TableSchema(directed=directed), encoding)
 
 
 def _stack_rows(
