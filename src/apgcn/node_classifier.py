@@ -15,7 +15,7 @@ from apgcn.errors import InvalidInput, UnknownName
 from apgcn.inference.bundle import ModelBundle, save_model
 from apgcn.inference.bundle import load_model as load_bundle
 from apgcn.inference.predictions import prediction_columns
-from apgcn.inference.selection import FitOptions, fit_with_leaderboard, split_for_fit
+from apgcn.inference.selection import FitOptions, Metric, fit_with_leaderboard, split_for_fit
 from apgcn.inference.splits import missing_class_notes
 from apgcn.inference.trained_model import TrainedModel
 from apgcn.io.graph_builder import LoadedGraph, build_graph, extend_graph
@@ -39,7 +39,9 @@ LEADERBOARD = (
     "accuracy",
     "low",
     "high",
+    "roc_auc",
     "validation_accuracy",
+    "validation_roc_auc",
     "steps_mean",
     "seconds",
     "chosen",
@@ -68,6 +70,7 @@ def fit(
     test_size: float = 0.2,
     ensemble_size: int = 1,
     time_limit: float | None = None,
+    metric: Metric = "accuracy",
     seed: int = 0,
     device: torch.device | str = "cpu",
     threads: int | None = None,
@@ -108,6 +111,8 @@ def fit(
         Initialisations whose predictions are averaged.
     time_limit : float, optional
         Seconds after which no epoch begins.
+    metric : "accuracy" or "roc_auc"
+        By which "auto" chooses; the latter is for two classes of which one is rare.
     seed : int
         Of the split and of the first initialisation.
     device : "cpu", "cuda" or "cuda:N"
@@ -158,6 +163,7 @@ def fit(
         device=device,
         threads=threads,
         time_limit=time_limit,
+        metric=metric,
     )
     loaded = _load(edges, nodes, schema, structure=structure)
     split = split_for_fit(loaded.graph.labels, model=model, test_size=test_size, seed=seed)
@@ -211,8 +217,8 @@ class NodeClassifier:
     def leaderboard(self) -> pandas.DataFrame:
         """The compared models, the best first: accuracy on the nodes that judge, with a 95 % interval over nodes.
 
-        Columns: model, title, accuracy, low, high, validation_accuracy (by which "auto" chooses), steps_mean, seconds,
-        chosen.
+        Columns: model, title, accuracy, low, high (bounds of the interval), roc_auc, validation_accuracy and
+        validation_roc_auc (by one of which "auto" chooses), steps_mean, seconds, chosen.
         """
         rows = [{**row, "low": row["interval"][0], "high": row["interval"][1]} for row in self._metric("leaderboard")]
         return to_frame({name: [row[name] for row in rows] for name in LEADERBOARD})

@@ -30,6 +30,7 @@ def test_few_correct_nodes_do_not_make_the_model_overconfident():
 def test_evaluation_without_nodes_has_no_numbers():
     assert evaluate(np.zeros((0, 2)), np.zeros(0, int)) == {
         "nodes": 0,
+        "roc_auc": None,
         "accuracy": None,
         "calibration_error": None,
         "reliability": [],

@@ -20,7 +20,7 @@ from apgcn.inference.selection import FitOptions, fit_with_leaderboard, split_fo
 
 def row(model, correct, *, chosen=False):
     correct = np.asarray(correct, dtype=bool)
-    return LeaderboardRow(model, model, float(correct.mean()), (0.0, 1.0), None, 1.0, 0.0, chosen, correct)
+    return LeaderboardRow(model, model, float(correct.mean()), (0.0, 1.0), None, None, None, 1.0, 0.0, chosen, correct)
 
 
 @pytest.mark.parametrize(("successes", "count"), [(0, 5), (5, 5), (8, 10), (431, 1000)])

@@ -93,6 +93,22 @@ def test_every_candidate_is_in_the_leaderboard_with_and_without_known_labels():
     assert chosen["validation_accuracy"] == max(row["validation_accuracy"] for row in by_validation)
 
 
+def test_auto_may_choose_by_the_area_under_the_roc_curve():
+    """Of two classes; both metrics are in the leaderboard, and that of the judging nodes orders it."""
+    graph, _ = block_graph(300, homophily=0.7, signal=0.3, labelled=0.5)
+    model, _ = fit_auto(graph, overrides=SMALL, metric="roc_auc")
+    rows = [row for row in model.metrics["leaderboard"] if row["model"] != MAJORITY]
+    (chosen,) = [row for row in rows if row["chosen"]]
+    assert chosen["validation_roc_auc"] == max(row["validation_roc_auc"] for row in rows)
+    assert [row["roc_auc"] for row in rows] == sorted((row["roc_auc"] for row in rows), reverse=True)
+    assert model.metrics["test"]["roc_auc"] == chosen["roc_auc"]
+    three, _ = block_graph(90, classes=3, homophily=0.7, signal=0.3, labelled=0.5)
+    with pytest.raises(InvalidInput, match="metric roc_auc needs two classes, got 3"):
+        fit_auto(three, metric="roc_auc")
+    with pytest.raises(InvalidInput, match="metric must be accuracy or roc_auc, got 'auc'"):
+        FitOptions(metric="auc")
+
+
 def test_a_named_model_is_kept_whatever_its_baselines_reach():
     graph, _ = block_graph(300, classes=3, homophily=0.9, signal=0.0, labelled=0.5)
     split = split_for_fit(graph.labels, model="apgcn", test_size=0.2, seed=0)

@@ -147,6 +147,13 @@ def fit(
     threads: Threads = None,
     distributed: Distributed = False,
     partition: Partition = "auto",
+    metric: Annotated[
+        str,
+        typer.Option(
+            help="By which --model auto chooses: accuracy, or roc_auc for two classes of which one is rare.",
+            rich_help_panel=TRAINING,
+        ),
+    ] = "accuracy",
     time_limit: Annotated[
         float | None,
         typer.Option(
@@ -170,7 +177,7 @@ def fit(
     from apgcn.ops.threads import requested_threads
     from apgcn.training.runs import MAX_RUNS
 
-    FitOptions(model=model, correct_and_smooth=correct_and_smooth, time_limit=time_limit)
+    FitOptions(model=model, correct_and_smooth=correct_and_smooth, time_limit=time_limit, metric=metric)  # type: ignore[arg-type]
     check_int("ensemble", ensemble_size, maximum=MAX_RUNS)
     check_int("seed", seed, minimum=0)
     check_int("tune", trials, minimum=0)
@@ -222,6 +229,7 @@ def fit(
             baselines=baselines,
             correct_and_smooth=correct_and_smooth,
             time_limit=time_limit,
+            metric=metric,
             **common,
         )
 
@@ -237,6 +245,7 @@ def _fit(
     baselines: bool,
     correct_and_smooth: bool,
     time_limit: float | None,
+    metric: Any,
     ensemble_size: int,
     test_size: float,
     seed: int,
@@ -269,6 +278,7 @@ def _fit(
         device=torch_device,
         threads=num_threads,
         time_limit=time_limit,
+        metric=metric,
     )
     with new_folder(out) as folder, kernel_threads(num_threads):
         loaded = files.read(schema, structure=structure)
@@ -312,6 +322,7 @@ def _fit(
         "labelled": int((graph.labels >= 0).sum()),
         "model": trained.config.name,
         "model_option": model,
+        "metric": metric,
         "correct_and_smooth": trained.correct_and_smooth is not None,
         "ensemble_size": trained.ensemble_size,
         "hyperparameters": {**vars(trained.config), **vars(trained.training)},

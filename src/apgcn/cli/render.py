@@ -116,16 +116,20 @@ def leaderboard(summary: Mapping[str, Any]) -> None:
     judged_by = "test" if summary["test"]["nodes"] else "stopping"
     nodes = summary[judged_by]["nodes"]
     with_validation = any(row["validation_accuracy"] is not None for row in rows)
+    with_roc_auc = any(row["roc_auc"] is not None for row in rows)
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     table.add_column("model")
-    for heading in ("accuracy", "95 % interval", *(["validation"] if with_validation else []), "mean K", "time"):
+    headings = ["accuracy", "95 % interval", *(["ROC AUC"] if with_roc_auc else [])]
+    for heading in (*headings, *(["validation"] if with_validation else []), "mean K", "time"):
         table.add_column(heading, justify="right")
     for row in rows:
         low, high = (100 * bound for bound in row["interval"])
         cells = [f"{100 * row['accuracy']:.1f} %", f"{low:.1f} to {high:.1f}"]
+        if with_roc_auc:
+            cells.append("" if row["roc_auc"] is None else f"{row['roc_auc']:.3f}")
         if with_validation:
-            validation = row["validation_accuracy"]
+            validation = row[f"validation_{summary['metric']}"]
             cells.append("" if validation is None else f"{100 * validation:.1f} %")
         cells += [f"{row['steps_mean']:.1f}", duration(row["seconds"])]
         style = "bold" if row["chosen"] else None

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import softmax
 
+from apgcn._utils.roc_auc import roc_auc
 from apgcn.data.graph import Graph
 from apgcn.data.splits import Split
 from apgcn.inference.predictions import Predictions
@@ -36,14 +37,18 @@ def evaluate_split(predictions: Predictions, graph: Graph, split: Split) -> dict
 def evaluate(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     """Number of nodes, accuracy, calibration error and reliability bins as JSON values; None without nodes.
 
+    For two classes also the area under the ROC curve; None if the nodes are of one class.
+
     Parameters
     ----------
     probabilities : array of shape (nodes, classes)
     labels : array of shape (nodes,)
     """
     has_nodes = len(labels) > 0
+    both_classes = probabilities.shape[1] == 2 and len(np.unique(labels)) == 2
     return {
         "nodes": len(labels),
+        "roc_auc": roc_auc(probabilities[:, 1], labels) if both_classes else None,
         "accuracy": float((probabilities.argmax(axis=1) == labels).mean()) if has_nodes else None,
         "calibration_error": expected_calibration_error(probabilities, labels) if has_nodes else None,
         "reliability": [row._asdict() for row in reliability_bins(probabilities, labels)] if has_nodes else [],

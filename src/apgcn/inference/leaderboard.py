@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -32,7 +32,9 @@ class LeaderboardRow:
     accuracy : float
     interval : tuple of float
         Wilson's 95 % interval of the accuracy, over the nodes.
-    validation_accuracy : float or None
+    roc_auc : float or None
+        The area under the ROC curve on the same nodes; None unless there are two classes.
+    validation_accuracy, validation_roc_auc : float or None
         On the nodes by which `--model auto` chooses; None where there are none.
     steps_mean : float
         K, averaged over all nodes.
@@ -48,7 +50,9 @@ class LeaderboardRow:
     title: str
     accuracy: float
     interval: tuple[float, float]
+    roc_auc: float | None
     validation_accuracy: float | None
+    validation_roc_auc: float | None
     steps_mean: float
     seconds: float
     chosen: bool
@@ -68,20 +72,25 @@ def leaderboard_row(
     *,
     steps_mean: float,
     seconds: float,
-    chosen: bool = False,
-    validation_accuracy: float | None = None,
+    metrics: Mapping[str, Any] | None = None,
 ) -> LeaderboardRow:
-    """The row of a model from its predicted classes of the judging nodes, `judging_nodes(split)`."""
+    """The row of a model from its predicted classes of the judging nodes, `judging_nodes(split)`.
+
+    `metrics` are those of `evaluate_split`, for what it knows besides.
+    """
+    judging, validation = ((metrics or {}).get(name, {}) for name in (judging_set(split), "validation"))
     correct = classes == graph.labels[judging_nodes(split)]
     return LeaderboardRow(
         model,
         title,
         float(correct.mean()),
         wilson_interval(int(correct.sum()), len(correct)),
-        validation_accuracy,
+        judging.get("roc_auc"),
+        validation.get("accuracy"),
+        validation.get("roc_auc"),
         steps_mean,
         seconds,
-        chosen,
+        False,
         correct,
     )
 
@@ -97,8 +106,13 @@ def majority_row(graph: Graph, split: Split) -> LeaderboardRow:
 
 
 def judging_nodes(split: Split) -> np.ndarray:
-    """The nodes on which the leaderboard judges: the test set or, without one, the stopping set."""
-    return split.test if len(split.test) else split.stopping
+    """The nodes on which the leaderboard judges."""
+    return getattr(split, judging_set(split))
+
+
+def judging_set(split: Split) -> str:
+    """The set of nodes on which the leaderboard judges: the test set or, without one, the stopping set."""
+    return "test" if len(split.test) else "stopping"
 
 
 def wilson_interval(successes: int, count: int) -> tuple[float, float]:

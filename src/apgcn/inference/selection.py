@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from apgcn.inference.leaderboard import (
     LeaderboardRow,
     describe_better_baseline,
     describe_graph_effect,
+    judging_set,
     leaderboard_row,
     majority_row,
 )
@@ -39,6 +40,7 @@ from apgcn.training.config import TrainingConfig, configs_from_values, hyperpara
 from apgcn.training.runs import MAX_RUNS
 from apgcn.training.trainer import Progress
 
+Metric = Literal["accuracy", "roc_auc"]
 AUTO = "auto"
 CANDIDATES = (LABELS, FEATURES, "apgcn", "appnp", "gcn", "arma")  # of `model="auto"`; the first wins a tie
 BASELINES = (LABELS, FEATURES)  # beside a model that the user names
@@ -69,6 +71,8 @@ class FitOptions:
         See `fit`.
     time_limit : float, optional
         Seconds after which no epoch begins; the models share it.
+    metric : "accuracy" or "roc_auc"
+        By which "auto" chooses; the area under the ROC curve is for two classes, of which one is rare.
     """
 
     model: str = "apgcn"
@@ -80,6 +84,7 @@ class FitOptions:
     device: torch.device | str = "cpu"
     threads: int | None = None
     time_limit: float | None = None
+    metric: Metric = "accuracy"
 
     def __post_init__(self) -> None:
         names = CANDIDATES if self.model == AUTO else (self.model,)
@@ -87,6 +92,8 @@ class FitOptions:
         for name in self.overrides or {}:
             if name not in known:
                 raise UnknownName(f"hyperparameter of {self.model}", name, known)
+        if self.metric not in get_args(Metric):
+            raise InvalidInput(f"metric must be accuracy or roc_auc, got {self.metric!r}.")
         check_int("ensemble_size", self.ensemble_size, maximum=MAX_RUNS)
         check_int("seed", self.seed, minimum=0)
         if self.time_limit is not None:
@@ -153,6 +160,8 @@ def fit_and_compare(
         If a named model cannot be trained on the graph, or with "auto" none can. Baselines and candidates that cannot,
         also for lack of memory, are left out and named in "advice".
     """
+    if options.metric == "roc_auc" and graph.num_classes != 2:
+        raise InvalidInput(f"metric roc_auc needs two classes, got {graph.num_classes}; leave it out for accuracy.")
     started = time.perf_counter()
     candidates: list[_Candidate] = []
     advice: list[str] = []
@@ -175,7 +184,9 @@ def fit_and_compare(
         raise InvalidInput(f"no model could be trained: {' '.join(advice)}")
     chosen = _choose(candidates, options)
     rows = [replace(candidate.row, chosen=candidate is chosen) for candidate in candidates]
-    rows = sorted([*rows, majority_row(graph, split)], key=lambda row: -row.accuracy)
+    rows = sorted(
+        [*rows, majority_row(graph, split)], key=lambda row: (-(getattr(row, options.metric) or 0.0), -row.accuracy)
+    )
     model = chosen.result.model
     auto = options.model == AUTO
     graph_effect = describe_graph_effect(rows, num_edges=graph.adjacency.nnz, auto=auto)
@@ -230,10 +241,10 @@ def _train(
         row = leaderboard_row(
             name + suffix,
             title + suffix,
-            result.held_out["test" if len(split.test) else "stopping"],
+            result.held_out[judging_set(split)],
             graph,
             split,
-            validation_accuracy=result.model.metrics["validation"]["accuracy"],
+            metrics=result.model.metrics,
             steps_mean=steps_mean,
             seconds=time.perf_counter() - started,
         )
@@ -275,10 +286,11 @@ def describe_training(model: TrainedModel, predictions: Predictions | None) -> l
 
 
 def _choose(candidates: Sequence[_Candidate], options: FitOptions) -> _Candidate:
-    """The candidate with the highest validation accuracy; without "auto" the model that the user named, the last."""
+    """The candidate that is best on the validation nodes; without "auto" the model that the user named, the last."""
     if options.model != AUTO:
         return candidates[-1]
-    return max(candidates, key=lambda candidate: candidate.row.validation_accuracy or 0.0)
+    name = f"validation_{options.metric}"
+    return max(candidates, key=lambda candidate: getattr(candidate.row, name) or 0.0)
 
 
 def split_for_fit(labels: np.ndarray, *, model: str, test_size: float, seed: int) -> Split:
