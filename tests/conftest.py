@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import shutil
 import signal
+from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from apgcn import Graph, clean, load
-from apgcn.data import dataset_info
+from apgcn.data import dataset_info, load_prepared
 
 torch.set_num_threads(1)
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -44,6 +47,34 @@ def ordered_dot_products():
     interpreter.InterpreterBuilder.create_dot = create_dot
 
 
+@pytest.fixture(scope="session", autouse=True)
+def language_replaced_once_per_launch():
+    """Triton's interpreter replaces the functions of its language once for each launch of a kernel.
+
+    It would do so again whenever the kernel calls another function, and look for these functions among all members of
+    its modules each time, which takes most of the time of a test.
+    """
+    if os.environ.get("TRITON_INTERPRET") != "1" or importlib.util.find_spec("triton") is None:
+        return
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    both_modules = SimpleNamespace(__globals__={"tl": tl, "core": tl.core})  # of kernels, and of Triton's functions
+    patch_language = interpreter._patch_lang
+
+    @cache
+    def builtins_of(module):
+        return inspect.getmembers(module, tl.core.is_builtin)
+
+    def patch_builtins(module, builder, scope):
+        for name, member in builtins_of(module):
+            interpreter._patch_attr(module, name, member, builder, scope)
+
+    interpreter._patch_builtin = patch_builtins
+    interpreter._patch_lang = lambda function: patch_language(both_modules)
+    interpreter.InterpretedFunction.__call__ = lambda self, *args, **kwargs: self.rewrite()(*args, **kwargs)
+
+
 @pytest.fixture(scope="session")
 def cora() -> Graph:
     return clean(load("cora"))
@@ -51,7 +82,7 @@ def cora() -> Graph:
 
 @pytest.fixture(scope="session")
 def benchmark_graph():
-    """A function that loads a benchmark graph and applies `clean`, or skips the test if its file is missing."""
+    """A function that loads a benchmark graph as models are trained on it, or skips the test if its file is missing."""
     cache: dict[str, Graph] = {}
 
     def get(name: str) -> Graph:
@@ -60,7 +91,7 @@ def benchmark_graph():
         if not folder or not (Path(folder) / file).is_file():
             pytest.skip(f"needs {file}: set APGCN_DATA to a folder that has it")
         if name not in cache:
-            cache[name] = clean(load(name))
+            cache[name] = load_prepared(name)
         return cache[name]
 
     return get

@@ -138,6 +138,22 @@ def test_a_networkx_graph_a_data_and_a_graph_are_whole_graphs(tables):
     pd.testing.assert_frame_equal(of_data, expected)
 
 
+def test_the_karate_club_has_features_of_its_edges():
+    """Two labelled members of each club are enough for the 34, and new ones get features, too."""
+    club = networkx.karate_club_graph()
+    for node, attributes in club.nodes(data=True):
+        truth = attributes.pop("club")
+        attributes["side"] = truth if node in (0, 1, 2, 5, 33, 32, 31, 8) else None
+    model = apgcn.fit(club, label="side", test_size=0.0)
+    assert any("computed from the edges" in note for note in model.notes)
+    truth = [data["club"] for _, data in networkx.karate_club_graph().nodes(data=True)]
+    assert (model.predict()["prediction"] == truth).mean() > 0.8
+    with pytest.raises(InvalidInput, match="fit with --structure degree,random_walk"):
+        model.predict(networkx.karate_club_graph())
+    general = apgcn.fit(club, label="side", test_size=0.0, structure=["degree", "random_walk"], baselines=False)
+    pd.testing.assert_frame_equal(general.predict(club), general.predict())
+
+
 def test_the_page_is_written(model, tmp_path):
     model.explain(tmp_path / "page.html")
     assert "Propagation steps" in (tmp_path / "page.html").read_text()

@@ -83,6 +83,7 @@ EXCEPTIONS: dict[str, tuple[str, ...]] = {
     "tests/nn/test_halting.py": ("given",),  # the decorator of hypothesis
     "tests/io/test_fuzz.py": ("given",),  # the decorator of hypothesis
     "tests/training/test_batch_invariance.py": ("given",),  # the decorator of hypothesis
+    "tests/_utils/test_roc_auc.py": ("given",),  # the decorator of hypothesis
     "src/apgcn/cli/__init__.py": OLD_OPTIONS,  # messages that name the replacement of an option
     "tests/cli/test_fit.py": OLD_OPTIONS,  # the test of these messages
     "src/apgcn/errors.py": OLD_HYPERPARAMETERS,  # the message that names the replacement of a hyperparameter

@@ -24,6 +24,7 @@ from apgcn.io.pandas import table_from_frame, to_frame
 from apgcn.io.pyg import from_pyg
 from apgcn.io.registry import read_graph, read_table
 from apgcn.io.schema import ID_COLUMNS, TableSchema
+from apgcn.io.structure_encoding import AUTO, NONE, Structure, add_structure
 from apgcn.io.tables import Table
 from apgcn.report.explain.html import write_explanation
 from apgcn.report.explain.payload import build_payload
@@ -58,6 +59,8 @@ def fit(
     one_hot: Sequence[str] = (),
     bag_of_words: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    min_class: int = 1,
+    structure: str | Sequence[str] = AUTO,
     model: str = "apgcn",
     hyperparameters: Mapping[str, Any] | None = None,
     correct_and_smooth: bool = False,
@@ -87,6 +90,10 @@ def fit(
         Whether only the target of an edge receives from its source.
     one_hot, bag_of_words, ignore : sequences of str
         Text columns that become features, and columns that are none.
+    min_class : int
+        Classes with fewer labelled nodes are treated as unknown.
+    structure : "auto", "none", or sequence of "degree", "random_walk", "spectral"
+        Features that are computed from the edges; "auto" computes all of them for a graph without features.
     model : str
         A name from `apgcn models`, or "auto": train several, and keep the best on validation nodes.
     hyperparameters : mapping, optional
@@ -139,6 +146,7 @@ def fit(
         one_hot=one_hot,
         bag_of_words=bag_of_words,
         ignore=ignore,
+        min_class=min_class,
     )
     options = FitOptions(
         model=model,
@@ -151,13 +159,14 @@ def fit(
         threads=threads,
         time_limit=time_limit,
     )
-    loaded = _load(edges, nodes, schema)
+    loaded = _load(edges, nodes, schema, structure=structure)
     split = split_for_fit(loaded.graph.labels, model=model, test_size=test_size, seed=seed)
     held_out = ["stopping", *(name for name in ("validation", "test") if len(getattr(split, name)))]
     notes = [*loaded.notes, *missing_class_notes(loaded.graph, split, sets=held_out)]
     trained, _ = fit_with_leaderboard(loaded.graph, split, options)
-    trained = replace(trained, metrics={**trained.metrics, "notes": notes})
-    return NodeClassifier(ModelBundle(trained, loaded.graph, loaded.encoding, loaded.schema))
+    return NodeClassifier(
+        ModelBundle(trained, loaded.graph, loaded.encoding, loaded.schema, notes=notes, structure=loaded.structure)
+    )
 
 
 def load_model(folder: str | Path) -> NodeClassifier:
@@ -221,7 +230,7 @@ class NodeClassifier:
     @property
     def notes(self) -> list[str]:
         """What was assumed, removed or replaced when the tables were read."""
-        return list(self.model.metrics.get("notes", []))
+        return list(self.bundle.notes)
 
     def predict(
         self,
@@ -299,27 +308,32 @@ class NodeClassifier:
             if add or nodes is not None:
                 raise InvalidInput("edges must be given with nodes or add=True, got None.")
             return self.graph
-        encoding, schema = self.bundle.encoding, self.bundle.schema or TableSchema()
-        if add:
-            if encoding is None:
-                raise InvalidInput("add=True needs a model that was trained on tables, but this one has arrays.")
-            new_nodes = None if nodes is None else _table(nodes, "nodes", schema)
-            return extend_graph(self.graph, _table(edges, "edges"), new_nodes, schema, encoding).graph
-        return _load(edges, nodes, schema, encoding=encoding, class_names=self.classes).graph
+        bundle, schema = self.bundle, self.bundle.schema or TableSchema()
+        if not add:
+            known = {"encoding": bundle.encoding, "class_names": self.classes}
+            return _load(edges, nodes, schema, structure=bundle.structure or NONE, **known).graph
+        if bundle.encoding is None:
+            raise InvalidInput("add=True needs a model that was trained on tables, but this one has arrays.")
+        new_nodes = None if nodes is None else _table(nodes, "nodes", schema)
+        return extend_graph(
+            self.graph, _table(edges, "edges"), new_nodes, schema, bundle.encoding, bundle.structure
+        ).graph
 
 
-def _load(edges: Any, nodes: Any, schema: TableSchema, **encoded: Any) -> LoadedGraph:
-    """A graph from tables, a file, or an object of another library."""
+def _load(edges: Any, nodes: Any, schema: TableSchema, *, structure: Structure, **encoded: Any) -> LoadedGraph:
+    """A graph from tables, a file, or an object of another library; `encoded` as a trained model encodes columns."""
+    options: dict[str, Any] = {"structure": structure, **encoded}
     if nodes is not None:
-        loaded = build_graph(_table(edges, "edges"), _table(nodes, "nodes", schema), schema, name="graph", **encoded)
+        loaded = build_graph(_table(edges, "edges"), _table(nodes, "nodes", schema), schema, name="graph", **options)
     elif isinstance(edges, Graph):
-        loaded = LoadedGraph(edges, None)
+        graph, encoding, notes = add_structure(edges, structure)
+        loaded = LoadedGraph(graph, None, notes, structure=encoding)
     elif isinstance(edges, str | Path):
-        loaded = read_graph(Path(edges), _without_ids(schema), **encoded)
+        loaded = read_graph(Path(edges), _without_ids(schema), **options)
     elif hasattr(edges, "adjacency") and hasattr(edges, "nodes"):
-        loaded = from_networkx(edges, _without_ids(schema), **encoded)
+        loaded = from_networkx(edges, _without_ids(schema), **options)
     elif hasattr(edges, "edge_index"):
-        loaded = from_pyg(edges)
+        loaded = from_pyg(edges, structure=structure)
     else:
         raise InvalidInput(
             f"edges must come with nodes, or be a whole graph (networkx, Data, Graph, .graphml, .npz), got "

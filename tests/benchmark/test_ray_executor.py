@@ -16,6 +16,7 @@ from helpers import ROOT, TESTS
 from helpers.fake_records import results_without_times
 
 from apgcn import __version__
+from apgcn.benchmark import config as run_configs
 from apgcn.benchmark import ray_executor
 from apgcn.benchmark.config import RunConfig
 from apgcn.benchmark.ray_executor import RayExecutor
@@ -32,18 +33,21 @@ from ray.cluster_utils import Cluster  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
 
+BATCHES = 8
+
+
+def run_config(number, **overrides):
+    """Of one width, for which kernels are compiled once."""
+    return RunConfig.from_preset("cora", "apgcn", hidden_channels=8, penalty=0.001 * (number + 1), **overrides)
+
+
 def plan():
-    """Twelve run batches of two runs, of about a second each."""
-    run_configs = [
-        RunConfig.from_preset("cora", "apgcn", hidden_channels=8 + number, max_epochs=40) for number in range(12)
-    ]
-    return [key for run_config in run_configs for key in run_config.first_runs(2)]
+    """Run batches of two runs, of about half a second each."""
+    return [key for number in range(BATCHES) for key in run_config(number, max_epochs=80, patience=80).first_runs(2)]
 
 
 def make_batch(number):
-    return PlannedBatch.from_keys(
-        RunConfig.from_preset("cora", "apgcn", hidden_channels=8 + number).first_runs(1), "cpu"
-    )
+    return PlannedBatch.from_keys(run_config(number).first_runs(1), "cpu")
 
 
 def kill_itself(batch, report):
@@ -73,7 +77,8 @@ def cluster():
     """A head without CPUs and two machines with one each, all of them on this machine."""
     folders = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join((str(TESTS), str(ROOT), folders))  # with the functions of the tasks
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    head = {"num_cpus": 0, "include_dashboard": False, "_system_config": {"health_check_period_ms": 500}}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     cluster.workers = [cluster.add_node(num_cpus=1) for _ in range(2)]
     os.environ["PYTHONPATH"] = folders
     cluster.wait_for_nodes()
@@ -90,7 +95,7 @@ def executor(cluster):
 
 @pytest.mark.slow
 def test_task_that_dies_is_submitted_again(executor, tmp_path):
-    items = [make_batch(number) for number in range(3)]
+    items = [make_batch(number) for number in range(2)]
     outcomes = list(executor.run(partial(kill_itself_once, folder=tmp_path), items, lambda batch, fraction: None))
     assert sorted((batch.key, outcome) for batch, outcome in outcomes) == sorted(
         (batch.key, batch.key) for batch in items
@@ -98,9 +103,10 @@ def test_task_that_dies_is_submitted_again(executor, tmp_path):
 
 
 @pytest.mark.slow
-def test_task_that_dies_in_every_attempt_is_reported_with_its_key(executor):
+def test_task_that_dies_in_every_attempt_is_reported_with_its_key(executor, monkeypatch):
+    monkeypatch.setattr(ray_executor, "RETRIES", 1)
     with pytest.raises(
-        WorkerDied, match=rf"run batch {make_batch(0).key} must be trained in 4 attempts, but its process"
+        WorkerDied, match=rf"run batch {make_batch(0).key} must be trained in 2 attempts, but its process"
     ):
         list(executor.run(kill_itself, [make_batch(0)], lambda batch, fraction: None))
 
@@ -180,7 +186,7 @@ def wait_for_one_cpu(executor):
 
 @pytest.mark.slow
 def test_records_are_the_same_after_a_machine_dies(cluster, tmp_path):
-    """One of two is removed when three run batches are done; the records are those of this process alone."""
+    """One of two is removed when two run batches are done; the records are those of this process alone."""
     run_plan(Store(tmp_path / "here"), plan(), command="test")
     finished, fractions = [], []
 
@@ -190,7 +196,7 @@ def test_records_are_the_same_after_a_machine_dies(cluster, tmp_path):
 
         def on_finished(self, batch):
             finished.append(batch.key)
-            if len(finished) == 3:
+            if len(finished) == 2:
                 cluster.remove_node(cluster.workers.pop(), allow_graceful=False)
 
     with RayExecutor(cluster.address) as executor:
@@ -198,13 +204,20 @@ def test_records_are_the_same_after_a_machine_dies(cluster, tmp_path):
         run_plan(Store(tmp_path / "there"), plan(), executor=executor, command="test", progress=RemoveMachine())
         wait_for_one_cpu(executor)
     assert not cluster.workers[1:]
-    assert len(finished) == 12
+    assert len(finished) == BATCHES
     assert any(0 < fraction < 1 for fraction in fractions)
     assert results_without_times(tmp_path / "there") == results_without_times(tmp_path / "here")
 
 
+@pytest.fixture
+def few_epochs(monkeypatch):
+    """Of every training that this process plans."""
+    preset_config = partial(run_configs.preset_config, hidden_channels=8, max_epochs=20)
+    monkeypatch.setattr(run_configs, "preset_config", preset_config)
+
+
 @pytest.mark.slow
-def test_without_an_address_a_cluster_is_started_and_ended(tmp_path, capsys, monkeypatch):
+def test_without_an_address_a_cluster_is_started_and_ended(few_epochs, tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     trials = ["--search", "penalty", "--trials", "1", "--runs", "1"]
     ours = ["--executor", "ray", "--workers", "1", "--json"]
@@ -212,6 +225,21 @@ def test_without_an_address_a_cluster_is_started_and_ended(tmp_path, capsys, mon
     assert "Ray: 1 machine, 1 CPU" in capsys.readouterr().err
     assert not ray.is_initialized()
     assert len(Store(tmp_path / "s").records) == 2
+
+
+PAUSE_AFTER_THE_FIRST_RECORDS = """
+import time
+from functools import partial
+
+from apgcn.benchmark import config
+from apgcn.benchmark.store import Store
+from apgcn.cli import main
+
+config.preset_config = partial(config.preset_config, hidden_channels=8, max_epochs=20)
+add_records = Store.add_records
+Store.add_records = lambda *arguments: [add_records(*arguments), time.sleep(120)]
+main()
+"""
 
 
 def wait_for_records(driver, store):
@@ -223,14 +251,16 @@ def wait_for_records(driver, store):
 
 
 @pytest.mark.slow
-def test_driver_that_dies_continues_from_its_store(tmp_path):
+def test_driver_that_dies_continues_from_its_store(few_epochs, tmp_path):
     """It is killed after its first records; the cluster that it had started ends with it."""
     here, there = tmp_path / "here", tmp_path / "there"
     command = ["reproduce", "figure4", "--datasets", "cora", "--models", "apgcn", "--runs", "1"]
     assert run([*command, "--store", str(here)]) == 0
     ours = [*command, "--store", str(there), "--executor", "ray", "--workers", "1"]
     driver = subprocess.Popen(
-        [sys.executable, "-m", "apgcn", *ours], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", PAUSE_AFTER_THE_FIRST_RECORDS, *ours],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     wait_for_records(driver, there)
     driver.kill()
@@ -245,6 +275,15 @@ def test_driver_that_dies_continues_from_its_store(tmp_path):
     assert found == expected
 
 
+LOST_SOON = """
+from apgcn.benchmark import ray_cluster
+from apgcn.cli import main
+
+ray_cluster.PROBE_SECONDS, ray_cluster.HEAD_LOST_SECONDS = 0.5, 5.0
+main()
+"""
+
+
 @pytest.mark.slow
 def test_lost_head_is_reported_and_the_store_stays(tmp_path):
     """In a process of its own, which must end by itself: Ray would wait for the head, and then abort."""
@@ -253,7 +292,7 @@ def test_lost_head_is_reported_and_the_store_stays(tmp_path):
     store = tmp_path / "s"
     command = ["reproduce", "figure4", "--datasets", "cora", "--models", "apgcn", "--runs", "1", "--store", str(store)]
     driver = subprocess.Popen(
-        [sys.executable, "-m", "apgcn", *command, "--executor", "ray", "--address", cluster.address],
+        [sys.executable, "-c", LOST_SOON, *command, "--executor", "ray", "--address", cluster.address],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

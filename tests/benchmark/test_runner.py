@@ -18,13 +18,14 @@ from helpers import TESTS
 from helpers.fake_records import results_without_times
 from helpers.run_small_plan import small_plan
 
-from apgcn.benchmark.config import RunConfig
+from apgcn.benchmark.config import RunConfig, RunKey
 from apgcn.benchmark.executors import ProcessExecutor, SerialExecutor
 from apgcn.benchmark.records import GraphRecord, PlannedBatch, Record
 from apgcn.benchmark.runner import _claim_each, run_plan
 from apgcn.benchmark.scheduler import is_superseded, plan_batches
 from apgcn.benchmark.store import Store
 from apgcn.benchmark.worker import load_cleaned, run_from_key, train_planned_batch
+from apgcn.data import published_splits
 from apgcn.errors import ApgcnError, BrokenFile, InvalidInput, MissingFile, WorkerDied
 from apgcn.report.sections import overview
 
@@ -125,7 +126,7 @@ def test_several_workers_give_the_records_of_one(undisturbed, tmp_path):
     assert results_without_times(tmp_path) == results_without_times(undisturbed)
 
 
-def test_workers_end_when_their_parent_is_killed():
+def test_workers_end_when_their_parent_is_killed(tmp_path):
     """While they are busy, when they do not read from their pipes."""
     if not Path("/proc/self/task").exists():
         pytest.skip("needs /proc")
@@ -133,12 +134,13 @@ def test_workers_end_when_their_parent_is_killed():
         f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r})\n"
         "from run_small_plan import sleep_forever\n"
         "from apgcn.benchmark.executors import ProcessExecutor\n"
-        "list(ProcessExecutor(2).run(sleep_forever, [1, 2], print))"
+        "list(ProcessExecutor(2).run(sleep_forever, sys.argv[1:], print))"
     )
-    process = subprocess.Popen([sys.executable, "-c", code])
-    _until(lambda: len(_children(process.pid)) >= 3)  # two workers, and Python's own helper
+    marks = [tmp_path / "one", tmp_path / "other"]
+    process = subprocess.Popen([sys.executable, "-c", code, *marks])
+    _until(lambda: all(mark.exists() for mark in marks))  # both workers have begun
     workers = _children(process.pid)
-    time.sleep(3)  # they have begun
+    assert len(workers) >= 3  # and Python's own helper
     process.kill()
     process.wait()
     _until(lambda: not any(_alive(worker) for worker in workers))
@@ -155,7 +157,7 @@ def _alive(pid):
         return False
 
 
-def _until(condition, seconds=30):
+def _until(condition, seconds=120):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it took too long"
@@ -253,7 +255,7 @@ def test_hyperparameters_are_converted_once_per_run_config(tmp_path, monkeypatch
     configs_from_values = training_config.configs_from_values
     monkeypatch.setattr(training_config, "configs_from_values", counted)
     monkeypatch.setattr(run_configs, "configs_from_values", counted)
-    run_config = RunConfig.from_preset("cora", "apgcn", hidden_channels=6, max_epochs=2)  # no other test has it
+    run_config = RunConfig.from_preset("cora", "apgcn", hidden_channels=8, max_epochs=2, penalty=0.007)  # used once
     store = Store(tmp_path)
     run_plan(store, run_config.first_runs(2))
     assert len(store.records_for(run_config)) == len(Store(tmp_path).records_for(run_config)) == 2
@@ -344,7 +346,7 @@ def test_record_has_the_results_of_the_training(tmp_path):
 
 
 def test_validation_runs_have_no_test_accuracy(tmp_path):
-    run_config = RunConfig.from_preset("cora", "apgcn", hidden_channels=4, max_epochs=2, seed_set="validation")
+    run_config = RunConfig.from_preset("cora", "apgcn", hidden_channels=8, max_epochs=2, seed_set="validation")
     store = Store(tmp_path)
     run_plan(store, run_config.first_runs(1))
     (record,) = store.records.values()
@@ -353,10 +355,51 @@ def test_validation_runs_have_no_test_accuracy(tmp_path):
     assert "/validation=2413340114/" in record.key
 
 
+def test_runs_on_published_splits_are_keyed_by_the_number_of_the_split(benchmark_graph, tmp_path):
+    graph, splits = benchmark_graph("chameleon_filtered"), published_splits("chameleon_filtered")
+    run_config = RunConfig.from_preset("chameleon_filtered", "apgcn", hidden_channels=4, max_epochs=2)
+    plan = run_config.first_runs(12)
+    assert [(key.split, key.init) for key in plan] == [(number % 10, number // 10) for number in range(12)]
+    assert plan[11].text.endswith("/train_per_class=0/published=1/init=1")
+    np.testing.assert_array_equal(run_from_key(plan[11]).split.test, splits[1].test)
+    run_plan(Store(tmp_path), plan[-2:])
+    (first, second) = Store(tmp_path).records_for(run_config)
+    assert (first.seed_set, first.split, second.split) == ("published", 0, 1)
+    assert first.validation_accuracy is None
+    assert 0 < first.test_accuracy < 1
+    assert sum(first.steps_histogram) == graph.num_nodes
+
+
+def test_a_record_of_two_classes_has_the_roc_auc_and_others_do_not(benchmark_graph, tmp_path, undisturbed):
+    benchmark_graph("minesweeper")
+    run_config = RunConfig.from_preset("minesweeper", "gcn", hidden_channels=4, max_epochs=2)
+    run_plan(Store(tmp_path), run_config.first_runs(1))
+    (record,) = Store(tmp_path).records.values()
+    assert 0 < record.test_roc_auc < 1
+    line = json.loads(json.dumps(record.to_json()))
+    assert Record.from_json(line | {"test_roc_auc": 1}).test_roc_auc == 1
+    with pytest.raises(InvalidInput, match="test_roc_auc must be between 0 and 1"):
+        Record.from_json(line | {"test_roc_auc": 1.5})
+    assert "test_roc_auc" not in next(iter(undisturbed.records.values())).to_json()
+
+
+def test_a_seed_set_that_a_graph_does_not_have_is_refused():
+    for arguments, message in (
+        (("actor", "apgcn", "test"), "the seed set of actor must be published, got test"),
+        (("cora", "apgcn", "published"), "the seed set of cora must be test or validation, got published"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            RunConfig.from_preset(*arguments[:2], seed_set=arguments[2])
+    with pytest.raises(InvalidInput, match="train_per_class of actor must be 0, because its splits are published"):
+        RunConfig.from_preset("actor", "apgcn", train_per_class=20)
+    with pytest.raises(InvalidInput, match="split must be <= 9, got 10"):
+        run_from_key(RunKey(RunConfig.from_preset("actor", "apgcn"), 10, 0))
+
+
 def test_train_per_class_changes_the_training_set_and_the_key(tmp_path):
     store = Store(tmp_path)
     for labels in (5, 20):
-        run_config = RunConfig.from_preset("cora", "apgcn", hidden_channels=4, max_epochs=2, train_per_class=labels)
+        run_config = RunConfig.from_preset("cora", "apgcn", hidden_channels=8, max_epochs=2, train_per_class=labels)
         run_plan(store, run_config.first_runs(1))
         assert len(run_from_key(run_config.first_runs(1)[0]).split.train) == 7 * labels
     few, default = store.records.values()

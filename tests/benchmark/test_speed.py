@@ -14,20 +14,17 @@ from apgcn import APGCNConfig, benchmark_runs, clean, load, preset_config, train
 from apgcn.benchmark.speed.end_to_end import time_trainings
 from apgcn.benchmark.speed.pyg_baselines import build_adaptive_propagation
 from apgcn.benchmark.speed.targets import TARGETS, compare_with_targets
-from apgcn.cli import main
+from apgcn.cli import main, run
 from apgcn.data.synthetic import synthetic_graph
 from apgcn.errors import InvalidInput
 from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.rng import RandomStream
 
 
-def bench(*arguments) -> dict:
-    command = [sys.executable, "-m", "apgcn", "bench", "cora", "--repeats", "1", "--json", *arguments]
-    return json.loads(subprocess.check_output(command, text=True))
-
-
-def test_bench_times_our_epoch_and_the_baselines():
-    measured = bench("--batch-sizes", "1,2")
+def test_bench_times_our_epoch_and_the_baselines(monkeypatch, capsys):
+    monkeypatch.setattr("apgcn.benchmark.speed.end_to_end.IMPORT_REPEATS", 1)
+    assert run(["bench", "cora", "--repeats", "1", "--json", "--batch-sizes", "1,2"]) == 0
+    measured = json.loads(capsys.readouterr().out)
     epochs = {(epoch["name"], epoch["runs"]): epoch for epoch in measured["graphs"][0]["epochs"]}
     assert set(epochs) == {("apgcn", 1), ("apgcn", 2), ("pyg_apgcn", 1), ("pyg_appnp", 1)}
     for epoch in epochs.values():

@@ -6,7 +6,9 @@ import re
 import resource
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
+import networkx
 import numpy as np
 import pytest
 from helpers.graphs import two_communities
@@ -369,6 +371,73 @@ def test_benchmark_runs_are_no_model_bundle(tmp_path, capsys):
     assert run(["train", "cora", "--out", str(tmp_path / "m"), "--set", "max_epochs=1"]) == 0
     assert run(["predict", str(tmp_path / "m"), "--out", str(tmp_path / "p.csv")]) == 2
     assert "but it has results of benchmark runs" in capsys.readouterr().err
+
+
+@pytest.fixture
+def karate_club(tmp_path, monkeypatch):
+    """Zachary's karate club without its weights, as GraphML and as tables; the club of two nodes of each is known."""
+    monkeypatch.chdir(tmp_path)
+    club = networkx.karate_club_graph()
+    rows = [(node, name if node in (0, 1, 32, 33) else "") for node, name in club.nodes(data="club")]
+    write_csv(tmp_path / "nodes.csv", ["id", "club"], rows)
+    write_csv(tmp_path / "edges.csv", ["source", "target"], list(club.edges))
+    bare = networkx.Graph()
+    bare.add_nodes_from((node, {"club": name} if name else {}) for node, name in rows)
+    bare.add_edges_from(club.edges)
+    networkx.write_graphml(bare, tmp_path / "club.graphml")
+    return club
+
+
+def test_a_graph_without_features_is_trained_on_features_of_its_edges(karate_club, capsys):
+    tables = ["--edges", "edges.csv", "--nodes", "nodes.csv"]
+    assert run(["fit", *tables, "--label", "club", "--out", "model", "--no-baselines"]) == 0
+    printed = capsys.readouterr()
+    assert "28 features computed from the edges: degree, random_walk, spectral; there are no others." in printed.err
+    assert "34 nodes, 78 edges, 28 features (degree, random_walk, spectral of the edges), 2 classes" in printed.out
+    assert run(["predict", "model", "--out", "predictions.csv"]) == 0
+    with open("predictions.csv", newline="") as file:
+        predicted = {row["id"]: row["prediction"] for row in csv.DictReader(file)}
+    correct = sum(predicted[str(node)] == name for node, name in karate_club.nodes(data="club"))
+    assert correct >= 30, "of 34, from two labelled nodes of each class"
+    for options in ([*tables], ["--edges", "edges.csv", "--add"]):
+        assert run(["predict", "model", *options, "--out", "other.csv"]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert "to predict on it, fit with --structure degree,random_walk." in error
+    assert not Path("other.csv").exists()
+
+
+def test_structural_features_without_eigenvectors_are_computed_for_another_graph(karate_club, capsys):
+    options = ["--graph", "club.graphml", "--label", "club", "--structure", "degree,random_walk", *QUICK]
+    assert run(["fit", *options, "--out", "model", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["features"], summary["structure"]) == (12, ["degree", "random_walk"])
+    assert summary["advice"][-1] == "Some features were computed from the edges: features alone have them, too."
+    assert run(["predict", "model", "--out", "first.csv"]) == 0
+    assert run(["predict", "model", "--graph", "club.graphml", "--out", "second.csv"]) == 0
+    assert Path("first.csv").read_bytes() == Path("second.csv").read_bytes()
+    write_csv(Path("new_nodes.csv"), ["id"], [["new"]])
+    write_csv(Path("new_edges.csv"), ["source", "target"], [["new", "0"], ["new", "1"]])
+    added = ["--nodes", "new_nodes.csv", "--edges", "new_edges.csv", "--add"]
+    assert run(["predict", "model", *added, "--out", "third.csv"]) == 0
+    assert Path("third.csv").read_text().count("\n") == 1 + 35
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--structure", "none"], "must have at least one feature column, but has 'id', 'club'"),
+        (["--structure", "degrees"], "unknown kind of structural features 'degrees'; did you mean 'degree'?"),
+        (["--structure", "degree", "--distributed"], "--distributed computes no features from the edges"),
+    ],
+)
+def test_a_structure_that_cannot_be_computed_is_refused(karate_club, options, sentence, capsys):
+    tables = ["--edges", "edges.csv", "--nodes", "nodes.csv", "--label", "club"]
+    assert run(["fit", *tables, "--out", "model", *options]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+    assert not Path("model").exists()
 
 
 def test_freeze_halted_is_saved(tmp_path, monkeypatch):

@@ -26,7 +26,7 @@ def few_epochs(monkeypatch):
     """Three epochs of a tiny network, one round of Bt.FP: the commands are tested here, not the training."""
     from apgcn.benchmark import config
 
-    small = {"hidden_channels": 4, "rounds": 1}
+    small = {"hidden_channels": 8, "rounds": 1}
 
     def quick(model):
         defaults = config.default_hyperparameters(model)
@@ -312,6 +312,8 @@ def test_tune_shows_the_best_and_how_to_use_it(folder, capsys):
         (["reproduce", "table2", "--runs", "0"], "runs must be >= 1, got 0."),
         (["reproduce", "table2", "--workers", "0"], "workers must be >= 1, got 0."),
         (["reproduce", "table2", "--device", "gpu"], "device must be cpu, cuda or cuda:N, got 'gpu'."),
+        (["reproduce", "table4", "--datasets", "actor"], "table4 shows citeseer, cora_ml, pubmed, ms_academic, amazon"),
+        (["tune", "actor"], "the seed set of actor must be published, got validation: its splits come with its file"),
         (["tune", "coral"], "unknown dataset 'coral'; did you mean 'cora'?"),
         (["tune", "cora", "--trials", "0"], "trials must be >= 1, got 0."),
         (["tune", "cora", "--model", "x"], "unknown model 'x'"),
@@ -381,7 +383,7 @@ def test_a_damaged_store_is_refused_with_its_line(kept, folder, capsys):
 
 def test_a_record_that_was_edited_is_refused(kept, folder, capsys):
     text = (folder / "runs.jsonl").read_text()
-    (folder / "runs.jsonl").write_text(text.replace('"hidden_channels": 4', '"hidden_channels": 5', 1))
+    (folder / "runs.jsonl").write_text(text.replace('"hidden_channels": 8', '"hidden_channels": 9', 1))
     assert run(["status", kept]) == 2
     assert "line 1 of" in (message := capsys.readouterr().err)
     assert "key must be that of the other fields" in message

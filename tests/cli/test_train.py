@@ -20,6 +20,7 @@ from apgcn import APGCNConfig, DeviceGraph, RandomStream
 from apgcn._utils.atomic import _umask, new_folder
 from apgcn.cli import run
 from apgcn.cli.render import duration, histogram
+from apgcn.data import published_splits
 from apgcn.errors import InvalidInput
 
 QUICK = ("train", "cora", "--max-steps", "2")
@@ -276,13 +277,52 @@ def test_datasets_are_listed_as_text_and_as_json(capsys, monkeypatch, tmp_path):
     (tmp_path / "pubmed.npz").write_bytes(b"")
     assert run(["datasets"]) == 0
     shown = capsys.readouterr().out
-    for part in ("cora_ml", "81,894", "embedded", str(tmp_path / "pubmed.npz"), "comes from https://", "Shchur"):
+    for part in (
+        "cora_ml",
+        "81,894",
+        "embedded",
+        str(tmp_path / "pubmed.npz"),
+        "comes from https://",
+        "Shchur",
+        "Platonov",
+        "MIT",
+    ):
         assert part in shown
     assert run(["datasets", "--json"]) == 0
     listed = {line["name"]: line for line in json.loads(capsys.readouterr().out)["datasets"]}
     assert listed["pubmed"]["path"] == str(tmp_path / "pubmed.npz")
     assert listed["citeseer"]["path"] is None
     assert listed["amazon_photo"]["paper"]["monitor"] == "training"
+    assert (listed["tolokers"]["license"], listed["tolokers"]["metric"]) == ("MIT", "roc_auc")
+
+
+def test_a_graph_with_published_splits_is_trained_on_them(benchmark_graph, capsys):
+    graph = benchmark_graph("chameleon_filtered")
+    assert run(["train", "chameleon_filtered", "--runs", "2", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["seed_set"], [line["split"] for line in summary["each_run"]]) == ("published", [0, 1])
+    assert sum(summary["steps_histogram"]) == 2 * graph.num_nodes
+    assert run(["train", "chameleon_filtered", "--model", "lp", "--runs", "11"]) == 0
+    printed = capsys.readouterr()
+    assert "one run per split: 10 runs" in printed.err
+    assert "409 training, 287 stopping and 194 test nodes" in printed.out
+
+
+def test_roc_auc_is_shown_where_the_authors_judge_by_it(benchmark_graph, tmp_path, capsys):
+    graph, splits = benchmark_graph("minesweeper"), published_splits("minesweeper")
+    options = ["train", "minesweeper", "--runs", "2", "--model", "vgcn"]
+    assert run([*options, "--json", "--out", str(tmp_path / "runs")]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    logits = np.load(tmp_path / "runs" / "nodes.npz")["logits"]
+    for number, line in enumerate(summary["each_run"]):
+        scores, labels = logits[number][splits[number].test], graph.labels[splits[number].test]
+        positive, negative = ((scores[labels == label] @ [-1, 1])[:, None] for label in (1, 0))
+        pairs = positive - negative.T
+        assert line["test_roc_auc"] == pytest.approx(((pairs > 0) + 0.5 * (pairs == 0)).mean())
+    assert summary["roc_auc_mean"] == pytest.approx(np.mean([line["test_roc_auc"] for line in summary["each_run"]]))
+    assert summary["roc_auc_ci95"] > 0
+    assert run(options) == 0
+    assert f"ROC AUC on test nodes   {100 * summary['roc_auc_mean']:.2f} % " in capsys.readouterr().out
 
 
 def test_any_hyperparameter_can_be_set_and_overrides_the_preset(capsys):

@@ -6,7 +6,7 @@ import pytest
 from helpers import FIXTURES
 
 from apgcn import VALIDATION_SEEDS, benchmark_runs
-from apgcn.data import DATASETS
+from apgcn.data import DATASETS, HETEROPHILOUS_GRAPHS
 from apgcn.data.splits import SET_NAMES
 
 PUBLISHED = json.loads((FIXTURES / "splits.json").read_text())
@@ -14,8 +14,8 @@ PUBLISHED = json.loads((FIXTURES / "splits.json").read_text())
 GRAPHS_OF_THE_PAPER = ("citeseer", "cora_ml", "pubmed", "ms_academic", "amazon_computers", "amazon_photo")
 
 
-def test_the_registry_holds_the_graphs_of_the_paper():
-    assert list(DATASETS) == ["cora", *GRAPHS_OF_THE_PAPER]
+def test_the_registry_holds_the_graphs_of_the_paper_and_the_heterophilous_ones():
+    assert list(DATASETS) == ["cora", *GRAPHS_OF_THE_PAPER, *HETEROPHILOUS_GRAPHS]
 
 
 @pytest.mark.parametrize("file", PUBLISHED)

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from textwrap import indent
 
 import numpy as np
 import pytest
 from helpers.rank_processes import (
+    MAIN,
     NO_DROPOUT,
     epochs_in,
     for_one_of_three_seeds,
@@ -34,16 +36,25 @@ from apgcn.training.config import TrainingConfig
 from apgcn.training.runs import benchmark_runs
 from apgcn.training.trainer import BatchedTrainer
 
+PAUSE = """
+import time
+from apgcn.distributed import checkpoint
+checkpoint.WRITE_INTERVAL = 0.0
+write = checkpoint.write_checkpoint
+checkpoint.write_checkpoint = lambda *arguments: [write(*arguments), time.sleep(SECONDS)]
+"""
+PAUSE_AFTER_EVERY_EPOCH = PAUSE.replace("SECONDS", "0.1") + MAIN  # so that a training of few epochs can be killed
+
 
 @pytest.mark.slow
 def test_a_killed_rank_ends_the_others_and_the_training_can_be_resumed(archive, tmp_path):
     """One rank and then the other is killed: the resumed training is bit-identical to an uninterrupted one."""
-    common = ["fit", "--graph", archive, "--set", "max_epochs=500", "--set", "patience=500", "--ensemble", "2"]
+    common = ["fit", "--graph", archive, "--set", "max_epochs=60", "--set", "patience=60", "--ensemble", "2"]
     run_ranks(2, [*common, "--out", tmp_path / "undisturbed"])
     out = tmp_path / "disturbed"
     checkpoint = checkpoint_path(out)
     for victim in (1, 0):
-        processes = start(2, [*common, "--out", out])
+        processes = start(2, [*common, "--out", out], code=PAUSE_AFTER_EVERY_EPOCH)
         epochs = max(6, epochs_in(checkpoint) + 1)  # the halting unit has been trained
         wait_for_epochs(processes[1 - victim], checkpoint, epochs)
         processes[victim].send_signal(signal.SIGKILL)
@@ -70,14 +81,14 @@ def test_a_killed_rank_ends_the_others_and_the_training_can_be_resumed(archive, 
 @pytest.mark.slow
 def test_fewer_ranks_can_resume_a_training(tmp_path):
     """Without dropout they train what one uninterrupted process trains; their folder exists and is empty."""
-    common = ["train", "cora", "--set", "max_epochs=60", "--set", "patience=60", *NO_DROPOUT]
+    common = ["train", "cora", "--set", "max_epochs=40", "--set", "patience=40", *NO_DROPOUT]
 
     def compare(seed):
         undisturbed, out = tmp_path / f"undisturbed {seed}", tmp_path / f"disturbed {seed}"
         options = [*common, "--seed", str(seed)]
         assert run([*options, "--out", str(undisturbed)]) == 0
         out.mkdir()
-        processes = start(2, [*options, "--out", out])
+        processes = start(2, [*options, "--out", out], code=PAUSE_AFTER_EVERY_EPOCH)
         wait_for_epochs(processes[0], checkpoint_path(out), 1)
         for process in processes:
             process.kill()
@@ -121,7 +132,7 @@ def test_a_run_batch_of_which_some_runs_have_finished_is_resumed(cora, tmp_path)
 def test_a_checkpoint_of_version_0_1_is_refused(cora, tmp_path):
     """It has the facts of the training, the epochs and a digest, but no format number."""
     trainer = BatchedTrainer(
-        DeviceGraph.from_graph(cora), benchmark_runs(cora, 1), APGCNConfig(hidden_channels=2), TrainingConfig()
+        DeviceGraph.from_graph(cora), benchmark_runs(cora, 1), APGCNConfig(hidden_channels=8), TrainingConfig()
     )
     trainer.train_epoch()
     write_checkpoint(tmp_path / "new", trainer, {"a": 1})
@@ -187,10 +198,14 @@ def test_a_checkpoint_of_another_training_is_refused(archive, tmp_path):
 def test_torchrun_restarts_ranks_which_resume(tmp_path):
     """A rank is killed: with --max-restarts the training continues by itself, and ends as an undisturbed one."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    train = ["-m", "apgcn", "train", "cora", "--distributed", "--set", "max_epochs=300", "--set", "patience=300"]
+    first_start = """if __import__("os").environ["TORCHELASTIC_RESTART_COUNT"] == "0":"""
+    program = tmp_path / "program.py"
+    program.write_text(f"{first_start}\n{indent(PAUSE.replace('SECONDS', '60'), '    ')}\n{MAIN}")
+    train = ["train", "cora", "--distributed", "--set", "max_epochs=30", "--set", "patience=30"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([*torchrun, *train, "--out", str(tmp_path / "m")], check=True, timeout=240, env=environment)
-    command = [*torchrun, "--max-restarts", "2", *train, "--out", str(tmp_path / "again")]
+    once = [*torchrun, "-m", "apgcn", *train, "--out", str(tmp_path / "m")]
+    subprocess.run(once, check=True, timeout=240, env=environment)
+    command = [*torchrun, "--max-restarts", "2", str(program), *train, "--out", str(tmp_path / "again")]
     process = subprocess.Popen(command, env=environment, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
     wait_for_epochs(process, checkpoint_path(tmp_path / "again"), 1)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()

@@ -55,9 +55,9 @@ streaming_npz.NpzSource.save = lambda *arguments, **options: [time.sleep(6), sav
     ],
 )
 def test_ranks_train_what_one_process_trains(num_ranks, dataset, options, code, benchmark_graph, tmp_path):
-    """Losses of fifty epochs without dropout, from the same key and seed."""
+    """Losses of thirty epochs without dropout, from the same key and seed."""
     benchmark_graph(dataset)
-    common = ["train", dataset, "--set", "max_epochs=50", "--set", "patience=50", *NO_DROPOUT]
+    common = ["train", dataset, "--set", "max_epochs=30", "--set", "patience=30", *NO_DROPOUT]
     single_options = [option for option in options if option not in ("--partition", "blocks")]
 
     def compare(seed):
@@ -65,7 +65,7 @@ def test_ranks_train_what_one_process_trains(num_ranks, dataset, options, code, 
         assert run([*common, *single_options, "--seed", str(seed), "--out", str(single)]) == 0
         run_ranks(num_ranks, [*common, *options, "--seed", seed, "--out", sharded], code=code)
         expected, actual = history(single), history(sharded)
-        assert actual.shape == (50, 4)
+        assert actual.shape == (30, 4)
         np.testing.assert_allclose(actual[:, :2], expected[:, :2], atol=1e-4)
         np.testing.assert_allclose(actual[:, 2:], expected[:, 2:], atol=0.005)  # a single node is some 0.001 of it
         if options[:2] == FROZEN[:2]:
@@ -82,16 +82,23 @@ def test_ranks_train_what_one_process_trains(num_ranks, dataset, options, code, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [[], ["--set", "monitor=regularised", "--set", "early_stop_mode=tie"]])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--set", "learning_rate=0.2"],
+        ["--set", "learning_rate=0.05", "--set", "monitor=regularised", "--set", "early_stop_mode=tie"],
+    ],
+)
 def test_ranks_stop_at_the_epoch_of_one_process(options, tmp_path):
-    common = ["train", "cora", "--set", "patience=3", "--set", "learning_rate=0.05", *NO_DROPOUT, *options]
+    """After some 15 epochs: in few epochs, rounding is amplified little."""
+    common = ["train", "cora", "--set", "patience=3", *NO_DROPOUT, *options]
 
     def compare(seed):
         single, sharded = tmp_path / f"single {seed}", tmp_path / f"sharded {seed}"
         assert run([*common, "--seed", str(seed), "--out", str(single)]) == 0
         run_ranks(2, [*common, "--seed", seed, "--out", sharded])
         expected, actual = history(single), history(sharded)
-        assert len(actual) == len(expected) < 100
+        assert 5 < len(actual) == len(expected) < 100
         np.testing.assert_allclose(actual[:, :2], expected[:, :2], atol=1e-3)
 
     for_one_of_three_seeds(compare)
@@ -161,7 +168,7 @@ def test_ranks_wait_while_one_rank_writes(archive, tmp_path):
 
 
 def test_ranks_write_the_folder_of_one_process_and_predictions_for_their_nodes(archive, tmp_path):
-    results = run_ranks(2, ["fit", "--graph", archive, "--out", tmp_path / "m", "--set", "max_epochs=60", "--json"])
+    results = run_ranks(2, ["fit", "--graph", archive, "--out", tmp_path / "m", "--set", "max_epochs=20", "--json"])
     summary = json.loads(results[0][1])
     assert summary["nodes"] == 400
     assert len(summary["traffic"]) == 2

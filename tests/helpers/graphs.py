@@ -29,3 +29,31 @@ def two_communities() -> Graph:
     labels = np.where(random.random(60) < 0.5, classes, -1)
     adjacency = np.triu(edges, 1) | np.triu(edges, 1).T
     return Graph(adjacency, features=features, labels=labels, class_names=("x", "y"))
+
+
+def block_graph(
+    nodes: int, *, classes: int = 2, homophily: float, degree: int = 10, signal: float, labelled: float, seed: int = 0
+) -> tuple[Graph, np.ndarray]:
+    """A stochastic block model with classes of equal size, and the class of every node; some nodes are labelled.
+
+    `homophily` is the expected fraction of edges within a class; `signal` is the distance of the class means of 16
+    features from zero, in standard deviations of their noise.
+    """
+    random = np.random.default_rng(seed)
+    truth = random.permutation(np.arange(nodes) % classes)
+    members = [np.flatnonzero(truth == label) for label in range(classes)]
+    source = random.integers(nodes, size=nodes * degree // 2)
+    within = random.random(len(source)) < homophily
+    other = (truth[source] + random.integers(1, classes, size=len(source))) % classes
+    target = np.array([random.choice(members[label]) for label in np.where(within, truth[source], other)])
+    keep = source != target
+    matrix = sparse.csr_matrix((np.ones(keep.sum()), (source[keep], target[keep])), shape=(nodes, nodes))
+    means = signal * random.choice([-1.0, 1.0], size=(classes, 16))
+    graph = Graph(
+        adjacency=((matrix + matrix.T) > 0).astype(np.float32),
+        features=(random.normal(size=(nodes, 16)) + means[truth]).astype(np.float32),
+        labels=np.where(random.random(nodes) < labelled, truth, -1),
+        name="blocks",
+        class_names=tuple(f"class {label}" for label in range(classes)),
+    )
+    return graph, truth

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from pathlib import Path
 
 from apgcn.benchmark.config import RunConfig, RunKey
 from apgcn.benchmark.executors import ProcessExecutor, SerialExecutor
@@ -17,7 +18,8 @@ def small_plan(runs: int = 30) -> list[RunKey]:
 
 
 def sleep_forever(item, report):
-    """A task that does not end."""
+    """A task that writes a file with the name of its item, and does not end."""
+    Path(item).touch()
     time.sleep(600)
 
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import networkx
 import numpy as np
 import pytest
 from safetensors.torch import save
@@ -15,6 +16,7 @@ from apgcn.inference.fit import fit
 from apgcn.inference.splits import stratified_split
 from apgcn.io.csv import write_csv
 from apgcn.io.graph_builder import build_graph
+from apgcn.io.networkx import from_networkx
 from apgcn.io.registry import read_table
 from apgcn.io.schema import TableSchema
 from apgcn.models.apgcn import APGCNConfig
@@ -34,6 +36,24 @@ def model(tmp_path_factory):
     trained = fit(loaded.graph, split, APGCNConfig(), TrainingConfig(max_epochs=5), ensemble_size=2)
     save_model(folder / "model", ModelBundle(trained, loaded.graph, loaded.encoding, loaded.schema))
     return folder / "model"
+
+
+def test_structural_features_are_restored(tmp_path):
+    """With their standardisation; a model of before has none."""
+    club = networkx.karate_club_graph()
+    loaded = from_networkx(club, TableSchema(label="club"), structure=["degree", "random_walk"])
+    split = stratified_split(loaded.graph.labels)
+    trained = fit(loaded.graph, split, APGCNConfig(), TrainingConfig(max_epochs=2))
+    bundle = ModelBundle(trained, loaded.graph, loaded.encoding, loaded.schema, structure=loaded.structure)
+    save_model(tmp_path / "model", bundle)
+    restored = load_model(tmp_path / "model")
+    assert restored.structure == loaded.structure
+    np.testing.assert_array_equal(restored.structure.encode(restored.graph.adjacency), loaded.graph.features)
+    content = json.loads((tmp_path / "model" / "model.json").read_text())
+    del content["structure"], content["checksum"]
+    content["checksum"] = bundle_module._json_checksum(content)
+    (tmp_path / "model" / "model.json").write_text(json.dumps(content))
+    assert load_model(tmp_path / "model").structure is None
 
 
 def damage(folder, name, change):
@@ -117,6 +137,21 @@ def test_altered_metadata_with_right_checksums_is_refused(model, tmp_path, place
     (tmp_path / "m" / "model.json").write_text(json.dumps(content))
     with pytest.raises(BrokenFile, match=message):
         load_model(tmp_path / "m")
+
+
+def test_model_of_version_0_2_has_no_notes_and_keeps_all_classes(model, tmp_path):
+    shutil.copytree(model, tmp_path / "m")
+    content = json.loads((tmp_path / "m" / "model.json").read_text())
+    for inner, name in (
+        (content, "checksum"),
+        (content, "notes"),
+        *((content["schema"], field) for field in ("min_class", "dropped_classes")),
+    ):
+        del inner[name]
+    content["checksum"] = bundle_module._json_checksum(content)
+    (tmp_path / "m" / "model.json").write_text(json.dumps(content))
+    loaded = load_model(tmp_path / "m")
+    assert (loaded.notes, loaded.schema) == ((), load_model(model).schema)
 
 
 @pytest.mark.parametrize(

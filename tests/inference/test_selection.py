@@ -1,13 +1,144 @@
-"""Fit with a leaderboard: baselines that fail, degenerate graphs, and what the comparison may state."""
+"""The choice among several models, on graphs on which another model is the best."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.graphs import two_communities
+import torch
+from helpers.graphs import block_graph, two_communities
 
-from apgcn.inference.selection import FitOptions, fit_with_leaderboard, split_for_fit
+from apgcn import Graph
+from apgcn.errors import InvalidInput
+from apgcn.inference.leaderboard import MAJORITY
+from apgcn.inference.selection import AUTO, CANDIDATES, FitOptions, fit_with_leaderboard, split_for_fit
 from apgcn.models.lp import LPConfig
+from apgcn.training import batching
 
-QUICK = {"max_epochs": 3}
+SMALL = {"hidden_channels": 8, "max_epochs": 40}
+
+
+def fit_auto(graph, *, overrides=None, **options):
+    split = split_for_fit(graph.labels, model=AUTO, test_size=0.2, seed=0)
+    return fit_with_leaderboard(graph, split, FitOptions(model=AUTO, overrides=overrides, **options))
+
+
+def accuracies(model):
+    return {row["model"]: row["accuracy"] for row in model.metrics["leaderboard"]}
+
+
+def unlabelled_accuracy(predictions, graph, truth):
+    return float((predictions.classes == truth)[graph.labels < 0].mean())
+
+
+def test_where_neighbours_mislead_auto_is_as_good_as_the_best_candidate():
+    """2,000 nodes in two blocks, 15 % of the edges within a block, weak features."""
+    graph, truth = block_graph(2000, homophily=0.15, signal=0.25, labelled=0.2)
+    model, predictions = fit_auto(graph)
+    rows = {row["model"]: row for row in model.metrics["leaderboard"]}
+    (chosen,) = [row for row in rows.values() if row["chosen"]]
+    assert chosen["interval"][1] >= max(row["accuracy"] for row in rows.values())
+    assert model.metrics["homophily"] == pytest.approx(0.15, abs=0.02)
+    assert rows["apgcn"]["accuracy"] < rows["mlp"]["accuracy"] < rows["arma"]["accuracy"] - 0.2
+    assert unlabelled_accuracy(predictions, graph, truth) > 0.95
+
+
+def test_where_features_are_useless_known_labels_are_used():
+    """Communities with nearly useless features: with known labels AP-GCN is as good as label propagation, and auto too.
+
+    Judged on the 900 unlabelled nodes, whose classes no model knows.
+    """
+    graph, truth = block_graph(1000, classes=4, homophily=0.8, signal=0.03, labelled=0.1)
+
+    def accuracy(name, *, test_size=0.2, **options):
+        split = split_for_fit(graph.labels, model=name, test_size=test_size, seed=0)
+        _, predictions = fit_with_leaderboard(graph, split, FitOptions(model=name, baselines=False, **options))
+        return unlabelled_accuracy(predictions, graph, truth)
+
+    label_propagation = accuracy("lp")
+    assert accuracy("apgcn") < 0.7 < 0.85 < label_propagation
+    assert accuracy("apgcn", correct_and_smooth=True) >= label_propagation - 0.01
+    assert accuracy(AUTO) >= label_propagation - 0.01
+
+
+def test_the_nodes_that_judge_have_no_part_in_the_choice():
+    """With other labels of the test nodes the same model is trained, chosen and calibrated."""
+    graph, _ = block_graph(300, homophily=0.7, signal=0.3, labelled=0.5)
+    split = split_for_fit(graph.labels, model=AUTO, test_size=0.2, seed=0)
+    labels = graph.labels.copy()
+    labels[split.test] = 1 - labels[split.test]
+    flipped = replace(graph, labels=labels)
+    results = [fit_with_leaderboard(each, split, FitOptions(model=AUTO, overrides=SMALL)) for each in (graph, flipped)]
+    (first, _), (second, _) = results
+    assert (first.config, first.correct_and_smooth, first.temperature) == (
+        second.config,
+        second.correct_and_smooth,
+        second.temperature,
+    )
+    for name, weight in first.weights.items():
+        assert torch.equal(weight, second.weights[name])
+    validation = [
+        {row["model"]: row["validation_accuracy"] for row in model.metrics["leaderboard"]} for model, _ in results
+    ]
+    assert validation[0] == validation[1]
+    assert accuracies(first) != accuracies(second)
+
+
+def test_every_candidate_is_in_the_leaderboard_with_and_without_known_labels():
+    graph, _ = block_graph(120, homophily=0.8, signal=0.5, labelled=0.5)
+    model, _ = fit_auto(graph, overrides=SMALL)
+    trained = [name for name in CANDIDATES if name != "lp"]
+    assert set(accuracies(model)) == {MAJORITY, "lp", *trained, *(f"{name} + C&S" for name in trained)}
+    by_validation = [row for row in model.metrics["leaderboard"] if row["model"] != MAJORITY]
+    (chosen,) = [row for row in by_validation if row["chosen"]]
+    assert chosen["validation_accuracy"] == max(row["validation_accuracy"] for row in by_validation)
+
+
+def test_a_named_model_is_kept_whatever_its_baselines_reach():
+    graph, _ = block_graph(300, classes=3, homophily=0.9, signal=0.0, labelled=0.5)
+    split = split_for_fit(graph.labels, model="apgcn", test_size=0.2, seed=0)
+    model, _ = fit_with_leaderboard(graph, split, FitOptions(overrides=SMALL))
+    (chosen,) = [row for row in model.metrics["leaderboard"] if row["chosen"]]
+    assert chosen["model"] == model.config.name == "apgcn"
+    assert set(accuracies(model)) == {MAJORITY, "lp", "mlp", "apgcn"}
+    alone, _ = fit_with_leaderboard(graph, split, FitOptions(overrides=SMALL, baselines=False))
+    assert set(accuracies(alone)) == {MAJORITY, "apgcn"}
+    assert alone.metrics["test"] == model.metrics["test"]
+
+
+def test_a_candidate_that_does_not_fit_into_memory_is_left_out(monkeypatch):
+    graph, _ = block_graph(120, homophily=0.8, signal=0.5, labelled=0.5)
+    floats = batching.bytes_per_run
+    monkeypatch.setattr(
+        batching, "bytes_per_run", lambda g, model, device: 2**60 if model.name == "arma" else floats(g, model, device)
+    )
+    model, _ = fit_auto(graph, overrides=SMALL)
+    assert "arma" not in accuracies(model)
+    assert any(text.startswith("ARMA was not trained: one run of ARMA") for text in model.metrics["advice"])
+    split = split_for_fit(graph.labels, model="arma", test_size=0.2, seed=0)
+    with pytest.raises(InvalidInput, match="one run of ARMA on graph needs about"):
+        fit_with_leaderboard(graph, split, FitOptions(model="arma"))
+
+
+def test_auto_needs_a_class_with_a_node_to_choose_by():
+    with pytest.raises(InvalidInput, match="model auto needs a class with"):
+        split_for_fit(np.array([0, 0, 1, 1, -1, -1]), model=AUTO, test_size=0.0, seed=0)
+
+
+def test_a_time_limit_is_shared_by_the_candidates():
+    graph, _ = block_graph(120, homophily=0.8, signal=0.5, labelled=0.5)
+    model, _ = fit_auto(graph, time_limit=1e-6)
+    assert model.metrics["epochs"] == [1]
+    left_out = [text for text in model.metrics["advice"] if "was not trained: the time limit" in text]
+    assert len(left_out) == len(CANDIDATES) - 1
+
+
+def test_options_are_checked():
+    with pytest.raises(InvalidInput, match="correct_and_smooth needs a model with weights"):
+        FitOptions(model="lp", correct_and_smooth=True)
+    assert isinstance(FitOptions(model=AUTO, overrides={"teleport": 0.2}).configs("appnp")[0].teleport, float)
+    graph = Graph(np.eye(2), np.ones((2, 1)), labels=[0, 1])
+    with pytest.raises(InvalidInput):
+        split_for_fit(graph.labels, model="apgcn", test_size=0.2, seed=0)
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
@@ -18,7 +149,7 @@ def test_a_baseline_without_enough_memory_is_left_out(monkeypatch, error):
     graph = two_communities()
     split = split_for_fit(graph.labels, model="apgcn", test_size=0.2, seed=0)
     monkeypatch.setattr(LPConfig, "solve", solve)
-    model, predictions = fit_with_leaderboard(graph, split, FitOptions(overrides=QUICK))
+    model, predictions = fit_with_leaderboard(graph, split, FitOptions(overrides=SMALL))
     assert [row["model"] for row in model.metrics["leaderboard"] if row["model"] == "lp"] == []
     assert "label propagation (LP) was not trained: not enough memory." in model.metrics["advice"]
     assert np.isfinite(predictions.probabilities).all()

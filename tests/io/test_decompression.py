@@ -1,9 +1,12 @@
 """Small files with large content: npz archives and Parquet tables are refused before their content is read."""
 
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
 import pytest
+from helpers import ROOT
 from helpers.graphs import two_communities
 from scipy import sparse
 
@@ -85,3 +88,18 @@ def test_files_that_fit_into_memory_are_read(tmp_path, little_memory):
     np.testing.assert_array_equal(cells[2], np.arange(20_000))
     parquet.write_table(table[:0], tmp_path / "empty.parquet")
     assert len(read_parquet(tmp_path / "empty.parquet")) == 0
+
+
+def test_damaged_column_chunk_is_an_error_and_not_the_end_of_the_process():
+    """pyarrow's `RowGroupMetaData.column` aborts for this file, which fuzzing found: a histogram has another size."""
+    pytest.importorskip("pyarrow")
+    path = ROOT / "tests" / "fixtures" / "damaged_column.parquet"
+    code = (
+        "import sys; from pathlib import Path; from apgcn.errors import InvalidInput; "
+        "from apgcn.io.parquet import read_parquet\n"
+        "try: read_parquet(Path(sys.argv[1]))\n"
+        "except InvalidInput as error: print(error)"
+    )
+    result = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert "must be a Parquet file, but cannot be read as one" in result.stdout

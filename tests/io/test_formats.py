@@ -509,7 +509,7 @@ def test_notes_report_how_missing_values_are_replaced():
     features, notes = encoding.encode(nodes)
     assert notes == [
         "nodes: 1 missing value replaced by the mean: 'size'.",
-        "nodes: 2 missing values replaced by 0: 'count', 'colour'.",
+        "nodes: 2 missing values replaced by 0: 'count' (1), 'colour' (1).",
     ]
     assert dense(features)[3].tolist() == pytest.approx([(3 - 2) / np.std([1, 2, 3]), 0, 1, 0])
 

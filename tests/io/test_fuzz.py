@@ -36,8 +36,10 @@ fuzz_settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-COLUMNS = st.sampled_from(["id", "topic", "size", "source", "target", "weight", "text", ""])
-CELLS = st.sampled_from(["a", "b", "c", "", "1", "-1", "nan", "1e999", "x y", '"', "\u0661"]) | st.text(max_size=5)
+COLUMNS = st.sampled_from(["id", "topic", "size", "source", "target", "weight", "text", "", "Unnamed: 0"])
+CELLS = st.sampled_from(
+    ["a", "b", "c", "", "1", "-1", "nan", "1e999", "x y", '"', "\u0661", "1.0", "1,5", "1.234", "True", "#N/A", "id"]
+) | st.text(max_size=5)
 SCHEMAS = st.builds(
     TableSchema,
     label=st.none() | COLUMNS,
@@ -49,6 +51,7 @@ SCHEMAS = st.builds(
     one_hot=st.lists(COLUMNS, max_size=2),
     bag_of_words=st.lists(COLUMNS, max_size=2),
     ignore=st.lists(COLUMNS, max_size=2),
+    min_class=st.integers(1, 3),
 )
 VALID_SCHEMA = TableSchema(label="topic")
 MOSTLY_VALID_SCHEMAS = st.sampled_from([True, True, True, False]).flatmap(
@@ -95,6 +98,8 @@ def test_csv_is_read_or_rejected(tmp_path):
         files = [as_csv(rows, delimiter) for rows in both]
         if len(raw) > 50:
             files[0] = raw
+        elif raw[:1] > b"\x7f":
+            files[1] = files[1].decode("utf-8", "replace").encode("utf-16")
         for name, content in zip(("edges.csv", "nodes.csv"), files, strict=True):
             (tmp_path / name).write_bytes(content)
         successes.append(False)

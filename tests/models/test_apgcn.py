@@ -73,11 +73,11 @@ def test_training_drops_the_inputs_of_both_layers_and_the_initial_prediction():
     """The forward pass in training, computed by hand, with masks drawn in the order of the equation."""
     graph = random_graph(20, edges=0)  # no in-neighbours: every z^k is z^0
     device_graph = DeviceGraph.from_graph(graph)
-    config = APGCNConfig(hidden_channels=6, dropout=0.25, edge_dropout=0.0, z0_dropout=0.5)
+    config = APGCNConfig(hidden_channels=8, dropout=0.25, edge_dropout=0.0, z0_dropout=0.5)
     model = config.build(device_graph, RandomStream([1]))
     rng = RandomStream([9])
     x = torch.from_numpy(graph.features.copy()) * rng.dropout_mask(20, 5, rate=0.25)
-    hidden = torch.relu(x @ model.predict.first.weight + model.predict.first.bias) * rng.dropout_mask(20, 6, rate=0.25)
+    hidden = torch.relu(x @ model.predict.first.weight + model.predict.first.bias) * rng.dropout_mask(20, 8, rate=0.25)
     z0 = (hidden @ model.predict.second.weight + model.predict.second.bias) * rng.dropout_mask(20, 3, rate=0.5)
     torch.testing.assert_close(model(device_graph, RandomStream([9])).output, z0)
 

@@ -172,8 +172,8 @@ def test_cheb_agrees_with_pytorch_geometric(graph, edges, order):
 
 
 def test_appnp_converges_to_ppnp(graph):
-    steps = two_runs(APPNPConfig(hidden_channels=4, teleport=0.2, max_steps=200), graph)
-    limit = two_runs(PPNPConfig(hidden_channels=4, teleport=0.2), graph)
+    steps = two_runs(APPNPConfig(hidden_channels=8, teleport=0.2, max_steps=200), graph)
+    limit = two_runs(PPNPConfig(hidden_channels=8, teleport=0.2), graph)
     limit.load_state_dict(steps.state_dict())
     torch.testing.assert_close(limit(graph).output, steps(graph).output)
 
@@ -181,14 +181,14 @@ def test_appnp_converges_to_ppnp(graph):
 def test_appnp_agrees_with_pytorch_geometric(graph, edges):
     from torch_geometric.nn import APPNP
 
-    model = two_runs(APPNPConfig(hidden_channels=4, teleport=0.15, max_steps=7), graph)
+    model = two_runs(APPNPConfig(hidden_channels=8, teleport=0.15, max_steps=7), graph)
     z0 = model.predict(graph.features)
     compare(model, graph, lambda run: APPNP(K=7, alpha=0.15)(z0[run], edges))
 
 
 def test_matrix_dropout_of_ppnp_applies_to_the_inverse(graph):
     """With everything else off, the mean of many draws is the output without dropout, and no two are alike."""
-    model = PPNPConfig(hidden_channels=4, dropout=0.0).build(graph, RandomStream([1]))
+    model = PPNPConfig(hidden_channels=8, dropout=0.0).build(graph, RandomStream([1]))
     rng, nodes = RandomStream([5]), torch.arange(NODES)[None]
     for draw in (lambda: model(graph, rng).output, lambda: model.forward_nodes(nodes, graph, rng).output):
         drawn = torch.stack([draw() for _ in range(2000)])
@@ -199,7 +199,7 @@ def test_matrix_dropout_of_ppnp_applies_to_the_inverse(graph):
 
 def test_forward_nodes_of_ppnp_agrees_with_forward(graph):
     """Without dropout of the matrix."""
-    model = two_runs(PPNPConfig(hidden_channels=4, matrix_dropout=0.0), graph)
+    model = two_runs(PPNPConfig(hidden_channels=8, matrix_dropout=0.0), graph)
     nodes = torch.tensor([[3, 5], [0, 7]])
     partial = model.forward_nodes(nodes, graph, RandomStream([8, 9])).output
     full = model(graph, RandomStream([8, 9])).output
@@ -331,9 +331,9 @@ def test_a_column_that_has_converged_is_not_updated_while_others_iterate(monkeyp
 
 
 def test_bootstrapping_does_not_depend_on_the_other_runs_of_the_batch():
-    """On a real graph with 300 of its features, over ten rounds: a node added too early changes later rounds."""
+    """On a real graph with 100 of its features, over ten rounds: a node added too early changes later rounds."""
     cora = clean(load("cora"))
-    graph = DeviceGraph.from_graph(replace(cora, features=cora.features[:, :300]))
+    graph = DeviceGraph.from_graph(replace(cora, features=cora.features[:, :100]))
     train_nodes = torch.tensor(np.stack([run.split.train for run in benchmark_runs(cora, 2)]))
     together = BtFPConfig().solve(graph, train_nodes).output
     for run in range(2):
@@ -407,7 +407,7 @@ def test_bootstrapping_agrees_with_a_dense_loop_over_runs(graph):
 @pytest.mark.parametrize("name", ["ap-appnp", "ap-arma"])
 def test_adaptive_propagation_with_the_steps_of_a_baseline(name, graph):
     """Dense: z^k = 0.7 A z^(k-1) W + 0.3 z^0 V; APPNP: A with self-loops, W = V = I; ARMA: without, learned."""
-    model = two_runs(MODELS[name](hidden_channels=4, teleport=0.3, max_steps=5), graph)
+    model = two_runs(MODELS[name](hidden_channels=8, teleport=0.3, max_steps=5), graph)
     model.propagation.halting_unit.bias.data.fill_(-0.7)
     if name == "ap-appnp":
         a, w, v = graph.adjacency.normalized, torch.eye(CLASSES), torch.eye(CLASSES)
@@ -430,7 +430,7 @@ def test_adaptive_propagation_with_the_steps_of_a_baseline(name, graph):
 
 def test_every_weight_of_the_filter_of_ap_arma_has_a_gradient(graph):
     """Every entry of W and V."""
-    model = two_runs(MODELS["ap-arma"](hidden_channels=4), graph)
+    model = two_runs(MODELS["ap-arma"](hidden_channels=8), graph)
     functional.cross_entropy(model(graph).output.flatten(0, 1), graph.labels.repeat(2)).backward()
     for weight in (model.propagation.operator.w, model.propagation.operator.v):
         assert (weight.grad != 0).all()

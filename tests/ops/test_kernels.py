@@ -320,7 +320,7 @@ def test_random_bits_match_reference(kernels, device):
 def test_long_rows_and_more_steps_than_mask_bits_match_reference(kernels, device):
     """A hub, more channels than a program handles at once, and, on a GPU, more steps than a number has mask bits."""
     rng = np.random.default_rng(0)
-    matrix = sparse.random(90, 90, density=0.02, random_state=rng, format="lil", dtype=np.float32)
+    matrix = sparse.random(70, 70, density=0.02, random_state=rng, format="lil", dtype=np.float32)
     matrix[3], matrix[:, 4] = 1, 0.5
     adjacency = Adjacency(matrix.tocsr(), device=device, dtype=torch.float32)
     assert adjacency.structure.csr.long_rows == 1

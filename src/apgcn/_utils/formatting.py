@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 FORMULA_SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are full-width
 
@@ -43,3 +43,14 @@ def format_names(names: Sequence[str], *, max_shown: int = 8) -> str:
     """
     shown = ", ".join(repr(name) for name in names[:max_shown])
     return shown if len(names) <= max_shown else f"{shown} and {len(names) - max_shown} more"
+
+
+def format_counts(counts: Mapping[str, int], *, max_shown: int = 8) -> str:
+    """Quote names that occur, the most frequent first, with their counts.
+
+    >>> format_counts({"size": 2, "age": 3000, "year": 0})
+    "'age' (3,000), 'size' (2)"
+    """
+    present = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
+    shown = ", ".join(f"{name!r} ({counts[name]:,})" for name in present[:max_shown])
+    return shown if len(present) <= max_shown else f"{shown} and {len(present) - max_shown} more"

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
 from apgcn._utils.validation import check_int, to_python
 from apgcn.data.registry import DATASETS
-from apgcn.data.splits import TEST_SEEDS, VALIDATION_SEEDS
+from apgcn.data.splits import SEEDS, SeedSet, check_seed_set, default_seed_set
+from apgcn.errors import InvalidInput
 from apgcn.models.base import ModelConfig
 from apgcn.models.presets import presets_for
 from apgcn.models.registry import MODELS
@@ -23,7 +24,6 @@ from apgcn.training.runs import MAX_RUNS
 TRAIN_PER_CLASS = 20  # training nodes per class, unless an experiment varies it
 PROTOCOL_RUNS = 100  # 20 splits x 5 initialisations
 
-SeedSet = Literal["test", "validation"]
 Scalar = int | float | str  # a bool is an int
 Configs = tuple[ModelConfig, TrainingConfig]
 
@@ -38,9 +38,10 @@ class RunConfig:
     hyperparameters : pairs of name and value, sorted by name
         All hyperparameters of the model and of its training.
     train_per_class : int
-        Training nodes per class.
-    seed_set : "test" or "validation"
-        The seeds that draw the splits. Splits of the validation seeds have no test nodes.
+        Training nodes per class; 0 where the splits are published.
+    seed_set : "test", "validation" or "published"
+        The seeds that draw the splits, or the numbers of splits that are published with a graph. Splits of the
+        validation seeds have no test nodes.
     """
 
     dataset: str
@@ -49,6 +50,14 @@ class RunConfig:
     train_per_class: int = TRAIN_PER_CLASS
     seed_set: SeedSet = "test"
 
+    def __post_init__(self) -> None:
+        check_seed_set(self.dataset, self.seed_set)
+        if self.seed_set == "published" and self.train_per_class:
+            raise InvalidInput(
+                f"train_per_class of {self.dataset} must be 0, because its splits are published, got "
+                f"{self.train_per_class}."
+            )
+
     @classmethod
     def create(
         cls,
@@ -56,13 +65,13 @@ class RunConfig:
         model: str,
         hyperparameters: Mapping[str, Scalar],
         *,
-        train_per_class: int = TRAIN_PER_CLASS,
-        seed_set: SeedSet = "test",
+        train_per_class: int | None = None,
+        seed_set: SeedSet | None = None,
     ) -> RunConfig:
         """A run configuration from hyperparameters by name; of a known model, those left out have their defaults."""
         if model in MODELS:
             return cls.from_configs(dataset, *_configs(model, hyperparameters), train_per_class, seed_set)
-        return cls(dataset, model, tuple(sorted(hyperparameters.items())), train_per_class, seed_set)
+        return cls(dataset, model, tuple(sorted(hyperparameters.items())), *_splits(dataset, train_per_class, seed_set))
 
     @classmethod
     def from_configs(
@@ -70,12 +79,17 @@ class RunConfig:
         dataset: str,
         model: ModelConfig,
         training: TrainingConfig,
-        train_per_class: int = TRAIN_PER_CLASS,
-        seed_set: SeedSet = "test",
+        train_per_class: int | None = None,
+        seed_set: SeedSet | None = None,
     ) -> RunConfig:
-        """A run configuration from the dataclasses of a model and of its training."""
+        """A run configuration from the dataclasses of a model and of its training.
+
+        By default the splits are those that models are evaluated on: drawn with `TRAIN_PER_CLASS` by the test seeds, or
+        published.
+        """
         hyperparameters = {name: to_python(value) for name, value in (vars(model) | vars(training)).items()}
-        return cls(dataset, model.name, tuple(sorted(hyperparameters.items())), train_per_class, seed_set)
+        splits = _splits(dataset, train_per_class, seed_set)
+        return cls(dataset, model.name, tuple(sorted(hyperparameters.items())), *splits)
 
     @classmethod
     def from_preset(
@@ -84,8 +98,8 @@ class RunConfig:
         model: str,
         *,
         preset: str | None = None,
-        train_per_class: int = TRAIN_PER_CLASS,
-        seed_set: SeedSet = "test",
+        train_per_class: int | None = None,
+        seed_set: SeedSet | None = None,
         **overrides: Scalar,
     ) -> RunConfig:
         """A model's preset for a graph, by default the one behind the paper's tables, with overrides by name."""
@@ -134,7 +148,7 @@ class RunConfig:
         A model without initial weights has one run per split, and no more.
         """
         check_int("runs", count, maximum=MAX_RUNS)
-        seeds = TEST_SEEDS if self.seed_set == "test" else VALIDATION_SEEDS
+        seeds = SEEDS[self.seed_set]
         if self.model in MODELS and not MODELS[self.model].has_weights:
             count = min(count, len(seeds))
         return [RunKey(self, seeds[number % len(seeds)], number // len(seeds)) for number in range(count)]
@@ -155,6 +169,13 @@ class RunKey:
     @property
     def text(self) -> str:
         return f"{self.run_config.text}/{self.run_config.seed_set}={self.split}/init={self.init}"
+
+
+def _splits(dataset: str, train_per_class: int | None, seed_set: SeedSet | None) -> tuple[int, SeedSet]:
+    """Training nodes per class and the seed set; those that are None have their defaults for the graph."""
+    seed_set = seed_set or default_seed_set(dataset)
+    default = 0 if seed_set == "published" else TRAIN_PER_CLASS
+    return default if train_per_class is None else train_per_class, seed_set
 
 
 def default_hyperparameters(model: str) -> dict[str, Any]:

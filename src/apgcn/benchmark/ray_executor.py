@@ -29,7 +29,7 @@ from apgcn.benchmark.ray_tasks import (
     train_with_progress,
 )
 from apgcn.benchmark.records import PlannedBatch
-from apgcn.benchmark.worker import cleaned_graph
+from apgcn.benchmark.worker import cleaned_graph, file_splits
 from apgcn.errors import ApgcnError, InvalidInput, MissingDevice, MissingPackage, NoCluster, WorkerDied
 from apgcn.ops.devices import parse_device
 from apgcn.ops.threads import requested_threads
@@ -272,10 +272,10 @@ class RayExecutor:
         return self._estimates[run_config]
 
     def _common_arguments(self, run_config: RunConfig) -> tuple[str, str, Any]:
-        """First arguments of every task: our version, the name of the graph, and the graph in the object store."""
+        """First arguments of every task: our version, the name of the graph, and the stored graph with its splits."""
         name = run_config.dataset
         if name not in self._graphs:
-            self._graphs[name] = self._ray.put(cleaned_graph(name))
+            self._graphs[name] = self._ray.put((cleaned_graph(name), file_splits(name)))
         return __version__, name, self._graphs[name]
 
     def _result(self, task: Any) -> Any:

@@ -13,6 +13,7 @@ from apgcn.benchmark.executors import ReportProgress, rate_limited
 from apgcn.benchmark.records import PlannedBatch
 from apgcn.benchmark.worker import cache_graph, cleaned_graph
 from apgcn.data.graph import Graph
+from apgcn.data.splits import Split
 from apgcn.errors import ApgcnError, InvalidInput
 from apgcn.ops.devices import available_memory, resolve_device
 from apgcn.ops.threads import kernel_threads, resolve_threads
@@ -69,7 +70,14 @@ class UserError(NamedTuple):
     message: str
 
 
-def run_task(version: str, dataset: str, graph: Graph, function: Callable, item: Any, arguments: dict[str, Any]) -> Any:
+def run_task(
+    version: str,
+    dataset: str,
+    graph_and_splits: tuple[Graph, tuple[Split, ...]],
+    function: Callable,
+    item: Any,
+    arguments: dict[str, Any],
+) -> Any:
     """Body of every task: check the version of apgcn, cache the graph, call the function with the item."""
     try:
         if version != __version__:
@@ -77,7 +85,7 @@ def run_task(version: str, dataset: str, graph: Graph, function: Callable, item:
                 f"every machine of the Ray cluster must have apgcn {version}, but {socket.gethostname()} has "
                 f"{__version__}; install the same there."
             )
-        cache_graph(dataset, graph)
+        cache_graph(dataset, *graph_and_splits)
         return function(item, **arguments)
     except (ApgcnError, OSError) as error:
         return UserError(str(error))

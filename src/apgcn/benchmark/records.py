@@ -17,8 +17,8 @@ from typing import Any, Self, TypeGuard, get_args
 
 import numpy as np
 
-from apgcn.benchmark.config import RunConfig, RunKey, SeedSet
-from apgcn.data.splits import SET_NAMES
+from apgcn.benchmark.config import RunConfig, RunKey
+from apgcn.data.splits import SET_NAMES, SeedSet
 from apgcn.errors import InvalidInput
 from apgcn.models.registry import MODELS
 from apgcn.training.runs import RunResult
@@ -50,7 +50,8 @@ class Record(JSONRecord):
     The accuracies are those of the best weights; null where the split has no such nodes. `steps_histogram` counts nodes
     by K = 1..T. The K of every node is row `steps_row` of the array in `steps_file`. `seconds` is the run's fraction of
     the time of its run batch, by epochs; `batch_runs` counts the runs that trained together. `threads` is the maximum
-    number of threads on a CPU; null on a GPU, and missing in older records, whose runs had one.
+    number of threads on a CPU; null on a GPU, and missing in older records, whose runs had one. `test_roc_auc` is there
+    for graphs of two classes only.
     """
 
     key: str
@@ -78,6 +79,11 @@ class Record(JSONRecord):
     versions: Mapping[str, str]
     command: str
     threads: int | None = None
+    test_roc_auc: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON values, without the ROC AUC where there is none."""
+        return {name: value for name, value in super().to_json().items() if (name, value) != ("test_roc_auc", None)}
 
     @cached_property
     def run_config(self) -> RunConfig:
@@ -140,6 +146,7 @@ class Record(JSONRecord):
             split=key.split,
             init=key.init,
             **accuracies,
+            test_roc_auc=_none_for_nan(result.roc_auc(result.run.split.test)),
             steps_mean=float(result.steps.mean()),
             steps_histogram=tuple(np.bincount(result.steps, minlength=max_steps + 1)[1:].tolist()),
             steps_file=steps_file,
@@ -271,7 +278,9 @@ def _parse_field(name: str, annotation: str, line: Mapping[str, Any]) -> Any:
     value = line[name]
     if value is None and annotation.endswith("| None"):
         return None
-    is_valid, expected = _TYPES["accuracy" if name.endswith("_accuracy") else annotation.removesuffix(" | None")]
+    is_valid, expected = _TYPES[
+        "accuracy" if name.endswith(("_accuracy", "_roc_auc")) else annotation.removesuffix(" | None")
+    ]
     if not is_valid(value):
         raise InvalidInput(f"{name} must be {expected}, got {_short(value)}.")
     return tuple(value) if isinstance(value, list) else value

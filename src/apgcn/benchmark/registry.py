@@ -72,7 +72,9 @@ MODEL_FILTERS: Mapping[str, Callable[[tuple[str, ...]], Sequence[str]]] = Mappin
     {"": lambda models: models, "halts": penalty_sweep.halting_models, "is trained": _trained_models}
 )
 
+# Published splits have no validation nodes, by which Table 4 and Figure 3 choose, nor a number of training nodes.
 _ALL = tuple(DATASETS)
+_DRAWN_SPLITS = tuple(name for name in _ALL if not DATASETS[name].has_splits)
 _NOT_AMAZON = tuple(name for name in _ALL if name not in AMAZON_GRAPHS)
 _FIGURE3 = ("cora_ml", "amazon_computers")
 
@@ -80,16 +82,16 @@ ARTIFACTS: Mapping[str, ArtifactSpec] = MappingProxyType(
     {
         spec.name: spec
         for spec in (
-            ArtifactSpec("table1", GRAPHS, table1.plan, table1.build, table1.measure, "", _ALL),
+            ArtifactSpec("table1", GRAPHS, table1.plan, table1.build, table1.measure, "", _DRAWN_SPLITS),
             ArtifactSpec(
                 "table2", CITATION_GRAPHS, accuracy_tables.plan, accuracy_tables.build_table2, None, "", _NOT_AMAZON
             ),
             ArtifactSpec("table3", AMAZON_GRAPHS, accuracy_tables.plan, accuracy_tables.build_table3),
             ArtifactSpec("figure2", GRAPHS, figure2.plan, figure2.build, None, "halts", _ALL),
-            ArtifactSpec("table4", GRAPHS, table4.plan, table4.build, None, "halts", _ALL),
+            ArtifactSpec("table4", GRAPHS, table4.plan, table4.build, None, "halts", _DRAWN_SPLITS),
             ArtifactSpec("table5", GRAPHS, table5.plan, table5.build, table5.measure, "is trained", _ALL),
-            ArtifactSpec("figure3", _FIGURE3, figure3.plan, figure3.build, None, "halts", _ALL),
-            ArtifactSpec("figure4", ("cora_ml",), figure4.plan, figure4.build, None, "", _ALL),
+            ArtifactSpec("figure3", _FIGURE3, figure3.plan, figure3.build, None, "halts", _DRAWN_SPLITS),
+            ArtifactSpec("figure4", ("cora_ml",), figure4.plan, figure4.build, None, "", _DRAWN_SPLITS),
             ArtifactSpec("ablation", AMAZON_GRAPHS, ablation.plan, ablation.build, None, "halts", _ALL),
             ArtifactSpec("freezing", GRAPHS, freezing.plan, freezing.build, None, "halts", _ALL),
         )

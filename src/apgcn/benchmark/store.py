@@ -14,7 +14,7 @@ from apgcn._utils.atomic import atomic_write
 from apgcn.benchmark.config import RunConfig, RunKey
 from apgcn.benchmark.jsonl_log import JSONLinesLog, file_lock
 from apgcn.benchmark.records import GraphRecord, PlannedBatch, Record, TimingRecord
-from apgcn.data.splits import TEST_SEEDS, VALIDATION_SEEDS
+from apgcn.data.splits import SEEDS
 from apgcn.errors import BrokenFile, InvalidInput
 
 FILES = ("runs.jsonl", "plan.log", "graphs.log", "timings.log")
@@ -243,5 +243,5 @@ def _check_version(folder: Path) -> None:
 
 def _split_index(record: Record) -> int:
     """Position of a record's split in the protocol; a split that is not part of it comes last."""
-    seeds = TEST_SEEDS if record.seed_set == "test" else VALIDATION_SEEDS
+    seeds = SEEDS[record.run_config.seed_set]
     return seeds.index(record.split) if record.split in seeds else len(seeds)

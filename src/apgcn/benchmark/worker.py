@@ -7,47 +7,60 @@ and `time_epoch` measures an epoch for Table 5.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from apgcn._utils.validation import check_int
 from apgcn.benchmark.config import RunConfig, RunKey
 from apgcn.benchmark.records import PlannedBatch, Record, TimingRecord, timing_key
 from apgcn.benchmark.store import Store
-from apgcn.data import dataset_info, load
+from apgcn.data import dataset_info, load_prepared, published_splits
 from apgcn.data.graph import Graph
-from apgcn.data.splits import split_for_test, split_for_validation
-from apgcn.data.transforms import clean
+from apgcn.data.splits import PUBLISHED_SPLITS, Split, split_for_test, split_for_validation
+from apgcn.models.base import ModelConfig
 from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.devices import hardware, resolve_device
 from apgcn.ops.threads import kernel_threads, resolve_threads
+from apgcn.training.batching import make_batches
+from apgcn.training.config import TrainingConfig
 from apgcn.training.cuda_graphs import measure_ms, side_stream
 from apgcn.training.outputs import versions
-from apgcn.training.runs import Run
-from apgcn.training.trainer import BatchedTrainer, train_batch
+from apgcn.training.runs import Run, RunResult
+from apgcn.training.trainer import BatchedTrainer, Progress, train_batch
 
 WARM_UP_EPOCHS, TIMED_EPOCHS = 5, 30
 
-_received: dict[str, Graph] = {}  # graphs that another machine has sent
+_received: dict[str, tuple[Graph, tuple[Split, ...]]] = {}  # that another machine has sent
 
 
 def cleaned_graph(name: str) -> Graph:
-    """A graph of the registry as the benchmark uses it, cleaned, loaded once per process."""
-    return _received.get(name) or load_cleaned(name)
+    """A graph of the registry as the benchmark uses it, see `load_prepared`, loaded once per process."""
+    return _received[name][0] if name in _received else load_cleaned(name)
 
 
-def cache_graph(name: str, graph: Graph) -> None:
-    """Use a graph that was cleaned by another process, because this one may not have the file."""
-    _received[name] = graph
+def file_splits(name: str) -> tuple[Split, ...]:
+    """The splits that a graph of the registry is published with, read once per process; none if they are drawn."""
+    return _received[name][1] if name in _received else _load_splits(name)
+
+
+def cache_graph(name: str, graph: Graph, splits: tuple[Split, ...]) -> None:
+    """Use a graph and its splits that another process has read, because this one may not have the file."""
+    _received[name] = graph, splits
 
 
 @lru_cache(maxsize=8)
 def load_cleaned(name: str) -> Graph:
-    """A graph of the registry from its file, cleaned."""
-    return clean(load(name))
+    """A graph of the registry from its file, cleaned unless it is published with splits."""
+    return load_prepared(name)
+
+
+@lru_cache(maxsize=8)
+def _load_splits(name: str) -> tuple[Split, ...]:
+    return published_splits(name) if dataset_info(name).has_splits else ()
 
 
 @lru_cache(maxsize=1)
@@ -83,7 +96,7 @@ def train_planned_batch(
     with kernel_threads(threads):
         graph = _device_graph(batch.run_config.dataset, torch_device)
         started = time.perf_counter()
-        results = train_batch(graph, runs, model, training, lambda progress: report(progress.fraction))
+        results = _train_by_set_sizes(graph, runs, model, training, report)
         seconds = time.perf_counter() - started
     epochs = sum(result.epochs for result in results)
     origin = provenance(torch_device, command, threads=threads)
@@ -102,9 +115,32 @@ def train_planned_batch(
     return TrainedBatch(records, np.stack([result.steps for result in results]))
 
 
+def _train_by_set_sizes(
+    graph: DeviceGraph,
+    runs: Sequence[Run],
+    model: ModelConfig,
+    training: TrainingConfig,
+    report: Callable[[float], None],
+) -> list[RunResult]:
+    """The results of runs; those whose sets are equally large train together, which published splits may not be."""
+    results: dict[int, RunResult] = {}
+    for group in make_batches(runs, max_size=len(runs)):
+        done, size = len(results), len(group)
+
+        def report_group(progress: Progress, done: int = done, size: int = size) -> None:
+            report((done + size * progress.fraction) / len(runs))
+
+        trained = train_batch(graph, [runs[index] for index in group], model, training, report_group)
+        results.update(zip(group, trained, strict=True))
+    return [results[index] for index in range(len(runs))]
+
+
 def run_from_key(key: RunKey) -> Run:
     """The split and the initialisation of a run key."""
     run_config = key.run_config
+    if run_config.seed_set == "published":
+        check_int("split", key.split, minimum=0, maximum=len(PUBLISHED_SPLITS) - 1)
+        return Run(file_splits(run_config.dataset)[key.split], init=key.init, dataset=run_config.dataset)
     draw_split = split_for_test if run_config.seed_set == "test" else split_for_validation
     visible = dataset_info(run_config.dataset).visible
     labels = cleaned_graph(run_config.dataset).labels

@@ -169,10 +169,10 @@ def _dataset_names(text: str | None) -> list[str]:
     """The names of the graphs; the first is timed beside PyTorch Geometric."""
     from apgcn.data import dataset_info
     from apgcn.data.download import find_file
-    from apgcn.data.registry import DATASETS
+    from apgcn.data.registry import AMAZON_GRAPHS, CITATION_GRAPHS, DATASETS
 
     if text == "all":
-        return ["cora_ml", *(name for name in DATASETS if name not in ("cora", "cora_ml"))]
+        return ["cora_ml", *(name for name in CITATION_GRAPHS + AMAZON_GRAPHS if name != "cora_ml")]
     if text:
         return [dataset_info(name.strip()).name for name in text.split(",")]
     if find_file(DATASETS["cora_ml"]):

@@ -87,6 +87,7 @@ def fit_on_ranks(
         source = comm.run_collectively(lambda: _graph_source(files, schema, quiet=comm.rank > 0))
         split = comm.run_collectively(lambda: stratified_split(source.labels, test_size=test_size, seed=seed))
         split_notes = missing_class_notes(source, split, sets=held_out_sets(test_size))
+        source.notes.extend(split_notes)
         runs = [Run(split, init=seed + number, dataset=GRAPH_NAME) for number in range(ensemble_size)]
         notify = _notify_on_rank_0(comm)
         for note in split_notes:
@@ -129,7 +130,7 @@ def fit_on_ranks(
                 "ensemble_size": sharded_model.model.ensemble_size,
                 "hyperparameters": {**vars(model_config), **vars(training)},
                 "steps_mean": float(steps_mean),
-                "notes": [*source.notes, *split_notes],
+                "notes": source.notes,
                 **metrics,
                 "out": str(out),
             }
@@ -152,8 +153,8 @@ def train_on_ranks(
     as_json: bool,
 ) -> None:
     """`apgcn train DATASET --distributed`: one run of the benchmark, saved as without `--distributed`."""
-    from apgcn.data import load
-    from apgcn.data.transforms import clean
+    from apgcn.data import load_prepared
+    from apgcn.data.splits import default_seed_set
     from apgcn.distributed.graph_shard import InMemorySource
     from apgcn.distributed.outputs import check_shared_folder, gather_results, shared_folder, traffic_by_rank
     from apgcn.distributed.train import train_sharded
@@ -168,7 +169,7 @@ def train_on_ranks(
         check_shared_folder(comm, out)
         num_threads = _resolve_threads(comm, threads)
         started = time.perf_counter()
-        graph = comm.run_collectively(lambda: clean(load(dataset)))
+        graph = comm.run_collectively(lambda: load_prepared(dataset))
         runs = benchmark_runs(graph, 1, seed=seed)
         with _progress_bar(comm, 1, label=f"{model_config.title} on {dataset}") as report:
             result = train_sharded(
@@ -192,6 +193,7 @@ def train_on_ranks(
             )
             summary |= {"ranks": comm.size, "traffic": traffic}
             summary["preset"] = preset or presets_for(model, dataset)[0]
+            summary["seed_set"] = default_seed_set(dataset)
         with shared_folder(comm, out) as folder:
             comm.run_collectively(lambda: None if comm.rank else save(folder, results, summary))
         if comm.rank == 0:
@@ -270,7 +272,7 @@ def _graph_source(files: GraphFiles, schema: TableSchema, *, quiet: bool) -> Gra
         return NpzSource(files.graph, directed=schema.directed)
     if schema.label is None:
         raise InvalidInput("--label must name the column of --nodes that holds the classes.")
-    loaded = files.read(schema, quiet=quiet)
+    loaded = files.read(schema, quiet=quiet, structure="none")
     return InMemorySource(replace(loaded.graph, name="graph"), loaded)
 
 

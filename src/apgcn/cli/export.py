@@ -24,7 +24,7 @@ def export(
 
     path = resolve_output_file(onnx, option="--onnx", example="model.onnx", protected=[model_folder])
     bundle = load_model(model_folder)
-    write_onnx(path, bundle.model, encoding=bundle.encoding)
+    write_onnx(path, bundle.model, encoding=bundle.encoding, structure=bundle.structure)
     summary = {"features": bundle.model.num_features, "classes": len(bundle.model.class_names), "out": str(onnx)}
     if as_json:
         print(json.dumps(summary))

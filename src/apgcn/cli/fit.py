@@ -90,6 +90,20 @@ def fit(
         str | None,
         typer.Option(help="Columns, separated by commas, that are no features.", rich_help_panel=COLUMNS),
     ] = None,
+    min_class: Annotated[
+        int,
+        typer.Option(
+            help="Treat classes with fewer labelled nodes as unknown; 1 keeps all classes.", rich_help_panel=COLUMNS
+        ),
+    ] = 1,
+    structure: Annotated[
+        str,
+        typer.Option(
+            help="Features computed from the edges: degree, random_walk, spectral, separated by commas; auto: all of "
+            "them if there are no feature columns; none.",
+            rich_help_panel=COLUMNS,
+        ),
+    ] = "auto",
     model: FitModelName = "apgcn",
     penalty: Penalty = None,
     max_steps: MaxSteps = None,
@@ -151,6 +165,7 @@ def fit(
     """
     from apgcn._utils.validation import check_int
     from apgcn.inference.selection import AUTO, FitOptions
+    from apgcn.io.structure_encoding import parse_structure
     from apgcn.models.registry import config_class
     from apgcn.ops.threads import requested_threads
     from apgcn.training.runs import MAX_RUNS
@@ -170,6 +185,7 @@ def fit(
         one_hot=split_names(one_hot) or [],
         bag_of_words=split_names(bag_of_words) or [],
         ignore=split_names(ignore) or [],
+        min_class=min_class,
     )
     files = GraphFiles(edges, nodes, graph_path)
     if files.is_empty:
@@ -177,6 +193,8 @@ def fit(
             "a graph must be given: --edges and --nodes, or --graph; for a benchmark graph use: apgcn train DATASET."
         )
     check_distributed_options(distributed, partition=partition, out=out)
+    if distributed and structure != "auto":
+        raise InvalidInput("--distributed computes no features from the edges: leave out --structure.")
     if distributed and (trials or model == AUTO or correct_and_smooth or time_limit is not None):
         raise InvalidInput(
             "--distributed trains one model until it stops: leave out --tune, --correct-and-smooth, --time-limit and "
@@ -199,6 +217,7 @@ def fit(
         _fit(
             files,
             schema,
+            structure=parse_structure(structure),
             trials=trials,
             baselines=baselines,
             correct_and_smooth=correct_and_smooth,
@@ -211,6 +230,7 @@ def _fit(
     files: GraphFiles,
     schema: TableSchema,
     *,
+    structure: str | list[str],
     model: str,
     overrides: dict[str, Any],
     trials: int,
@@ -251,11 +271,12 @@ def _fit(
         time_limit=time_limit,
     )
     with new_folder(out) as folder, kernel_threads(num_threads):
-        loaded = files.read(schema)
+        loaded = files.read(schema, structure=structure)
         graph = replace(loaded.graph, name=out.name or "graph")
         split = split_for_fit(graph.labels, model=model, test_size=test_size, seed=seed)
         split_notes = missing_class_notes(graph, split, sets=held_out_sets(test_size))
         log_all(split_notes)
+        notes = [*loaded.notes, *split_notes]
         write_graph(folder, graph)  # a full disk is noticed before the training
         started = time.perf_counter()
         results = _tune(graph, split, model, overrides, trials=trials, seed=seed, device=torch_device) if trials else []
@@ -277,12 +298,16 @@ def _fit(
             }
             for trial in results
         ]
-        write_bundle_without_graph(folder, ModelBundle(trained, graph, loaded.encoding, loaded.schema))
+        if loaded.structure and trained.metrics["advice"]:
+            trained.metrics["advice"] += ["Some features were computed from the edges: features alone have them, too."]
+        bundle = ModelBundle(trained, graph, loaded.encoding, loaded.schema, notes=notes, structure=loaded.structure)
+        write_bundle_without_graph(folder, bundle)
     # What follows is not needed for the model: it is saved.
     summary = {
         "nodes": graph.num_nodes,
         "edges": graph.num_directed_edges if loaded.schema.directed else graph.num_directed_edges // 2,
         "features": graph.num_features,
+        "structure": list(loaded.structure.kinds) if loaded.structure else [],
         "classes": list(graph.class_names),
         "labelled": int((graph.labels >= 0).sum()),
         "model": trained.config.name,
@@ -290,7 +315,7 @@ def _fit(
         "correct_and_smooth": trained.correct_and_smooth is not None,
         "ensemble_size": trained.ensemble_size,
         "hyperparameters": {**vars(trained.config), **vars(trained.training)},
-        "notes": [*loaded.notes, *split_notes],
+        "notes": notes,
         **trained.metrics,
         "out": str(out),
     }
@@ -354,10 +379,12 @@ def _show(summary: dict[str, Any], steps: np.ndarray | None, trained: Any) -> No
     `steps` (nodes,) are means over the ensemble; None for a model that does not halt.
     """
     console, model = render.terminal(), trained.config
+    computed = f" ({', '.join(summary['structure'])} of the edges)" if summary["structure"] else ""
     out, name = quote(summary["out"]), escape(Path(summary["out"]).name)
     console.print(
         f"[bold]{trained.title} on {name}[/]: {summary['nodes']:,} nodes, {summary['edges']:,} edges, "
-        f"{summary['features']:,} features, {len(summary['classes'])} classes; {summary['labelled']:,} labelled nodes"
+        f"{summary['features']:,} features{computed}, {len(summary['classes'])} classes; {summary['labelled']:,} "
+        "labelled nodes"
     )
     render.leaderboard(summary)
     if steps is not None:

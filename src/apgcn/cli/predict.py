@@ -47,6 +47,10 @@ def predict(
         bool,
         typer.Option("--add", help="Add these nodes and edges to the model's own graph.", rich_help_panel=DATA),
     ] = False,
+    new_only: Annotated[
+        bool,
+        typer.Option("--new-only", help="Predict the nodes that --add adds only.", rich_help_panel=DATA),
+    ] = False,
     probabilities: Annotated[
         bool,
         typer.Option("--probabilities", help="Also write the probability of every class.", rich_help_panel=OUTPUT),
@@ -67,6 +71,8 @@ def predict(
 
     With --node-ids only the states that these nodes depend on are computed.
     """
+    import numpy as np
+
     from apgcn._utils.atomic import resolve_output_file
     from apgcn.inference.bundle import load_model
     from apgcn.inference.predictions import write_predictions
@@ -77,6 +83,8 @@ def predict(
         raise InvalidInput(f"--nodes must name a table, got {str(nodes)!r}; for some nodes use --node-ids {nodes}.")
     ids = None if node_ids is None else _parse_ids(node_ids)
     files = GraphFiles(edges, nodes, graph_path)
+    if new_only and (not add or nodes is None or ids is not None):
+        raise InvalidInput("--new-only must come with --add and --nodes, which names new nodes, without --node-ids.")
     path = resolve_output_file(out, option="--out", example="predictions.csv", protected=[model_folder, *files.paths])
     if path.suffix.lower() not in (*CSV_SUFFIXES, *FORMATS["parquet"].suffixes):
         raise InvalidInput(f"--out must name a table, .csv or .parquet, got {out}.")
@@ -84,6 +92,10 @@ def predict(
     bundle = load_model(model_folder)
     graph = graph_to_predict(bundle, files, add=add)
     indices = None if ids is None else _node_indices(graph, ids)
+    if new_only:
+        indices = np.arange(bundle.graph.num_nodes, graph.num_nodes)
+        if not len(indices):
+            raise InvalidInput(f"--new-only needs a row for each new node in {nodes}, which has none.")
     started = time.perf_counter()
     predictions = bundle.model.predict(graph, indices, device=torch_device, threads=num_threads)
     seconds = time.perf_counter() - started
@@ -152,7 +164,11 @@ def graph_to_predict(bundle: ModelBundle, files: GraphFiles, *, add: bool) -> Gr
         schema = replace(schema, id=None, source=None, target=None)
     if add and files.edges is not None and bundle.encoding is not None:
         new_nodes = None if files.nodes is None else read_table(files.nodes)
-        loaded = extend_graph(bundle.graph, read_table(files.edges), new_nodes, schema, bundle.encoding)
+        loaded = extend_graph(
+            bundle.graph, read_table(files.edges), new_nodes, schema, bundle.encoding, bundle.structure
+        )
         log_all(loaded.notes)
         return loaded.graph
-    return files.read(schema, encoding=bundle.encoding, class_names=bundle.model.class_names).graph
+    return files.read(
+        schema, encoding=bundle.encoding, class_names=bundle.model.class_names, structure=bundle.structure or "none"
+    ).graph

@@ -69,12 +69,13 @@ def training_summary(
     console = terminal()
     runs = summary["runs"]
     half_width = summary["accuracy_ci95"]
+    which = "the first" if dataset.has_splits else "each"  # published splits may have unequal sets
     console.print(
         f"[bold]{model.title} on {dataset.title}[/]: {dataset.nodes:,} nodes, {dataset.edges:,} edges, "
         f"{dataset.features:,} features, {dataset.classes} classes"
     )
     console.print(
-        f"{'1 run' if runs == 1 else f'{runs} runs, each'} with {len(split.train)} training, "
+        f"{'1 run' if runs == 1 else f'{runs} runs, {which}'} with {len(split.train)} training, "
         f"{len(split.stopping)} stopping and {len(split.test):,} test nodes"
     )
     hyperparameters = summary["hyperparameters"]
@@ -87,6 +88,11 @@ def training_summary(
     few = ", too few to trust it" if runs < FEW_RUNS else ""
     spread = "" if half_width is None else f" {plus_minus} {100 * half_width:.2f} (95 % interval over {runs} runs{few})"
     console.print(f"accuracy on test nodes  [bold]{100 * summary['accuracy_mean']:.2f} %[/]{spread}")
+    if "roc_auc_mean" in summary:
+        half_width = summary["roc_auc_ci95"]
+        spread = "" if half_width is None else f" {plus_minus} {100 * half_width:.2f}"
+        remark = ", by which the authors of this graph judge" if dataset.metric == "roc_auc" else ""
+        console.print(f"ROC AUC on test nodes   [bold]{100 * summary['roc_auc_mean']:.2f} %[/]{spread}{remark}")
     if "penalty" in hyperparameters:
         console.print(
             f"steps K                 [bold]{summary['steps_mean']:.2f}[/] on average, "
@@ -254,13 +260,19 @@ def dataset_list(datasets: Mapping[str, Any], places: Mapping[str, str]) -> None
     for heading in ("nodes", "edges", "features", "classes", "visible"):
         table.add_column(heading, justify="right")
     for name, dataset in datasets.items():
-        counts = (dataset.nodes, dataset.edges, dataset.features, dataset.classes, dataset.visible)
-        table.add_row(name, *(f"{count:,}" for count in counts))
+        counts = (dataset.nodes, dataset.edges, dataset.features, dataset.classes)
+        visible = "" if dataset.has_splits else f"{dataset.visible:,}"
+        table.add_row(name, *(f"{count:,}" for count in counts), visible)
     console.print(table)
-    console.print("\nvisible: nodes from which all sets but the test set are drawn; the other nodes are the test set.")
+    console.print(
+        "\nvisible: nodes from which all sets but the test set are drawn; the other nodes are the test set.\n"
+        "A graph without that number is published with ten splits, and used as published."
+    )
     for name, dataset in datasets.items():
         place = places[name] or f"not downloaded; comes from {dataset.url}"
-        console.print(f"\n[bold]{name}[/]: {escape(dataset.citation)}\n  {escape(place)}")
+        license = f"; license {dataset.license}" if dataset.license else ""
+        metric = "; judged by ROC AUC" if dataset.metric == "roc_auc" else ""
+        console.print(f"\n[bold]{name}[/]: {escape(dataset.citation)}{license}{metric}\n  {escape(place)}")
 
 
 def model_list(models: Mapping[str, Any], dataset: str) -> None:
@@ -301,6 +313,8 @@ def _merge_equal(presets: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
 
 def _next_trainings(summary: Mapping[str, Any], overrides: Mapping[str, Any], options: str) -> dict[str, str]:
     """Commands to run after a training, each with its reason."""
+    from apgcn.data.splits import SEEDS
+
     command = f"train {summary['dataset']}{options}"
     values = [format_override(name, value) for name, value in overrides.items()]
     same = "".join(f" --set {text}" for text in values)
@@ -309,8 +323,9 @@ def _next_trainings(summary: Mapping[str, Any], overrides: Mapping[str, Any], op
     commands = {}
     if summary["steps_mean"] > 2 and larger <= 1:
         commands[f"{command}{same_but_penalty} --penalty {larger:g}"] = "larger penalty: nodes stop earlier"
-    if summary["runs"] < FEW_RUNS:
-        commands[f"{command}{same} --runs 20"] = "every test split once, with an interval"
+    splits = len(SEEDS[summary["seed_set"]])
+    if summary["runs"] < splits:
+        commands[f"{command}{same} --runs {splits}"] = "every test split once, with an interval"
     return commands | {"models": "other models", "datasets": "other graphs"}
 
 

@@ -43,7 +43,8 @@ def train(
     runs: Annotated[
         int,
         typer.Option(
-            help="Number of runs; 20 is one run per test split, 100 the paper's protocol.", rich_help_panel=TRAINING
+            help="Number of runs; 20 is one run per test split (10 if published), 100 the paper's protocol.",
+            rich_help_panel=TRAINING,
         ),
     ] = 1,
     seed: Seed = 0,
@@ -102,9 +103,8 @@ def _train(
 ) -> None:
     """Train the runs in this process, save them if `out` is a path, and print the summary."""
     from apgcn._utils.atomic import new_folder
-    from apgcn.data import dataset_info, load
-    from apgcn.data.splits import TEST_SEEDS
-    from apgcn.data.transforms import clean
+    from apgcn.data import dataset_info, load_prepared
+    from apgcn.data.splits import SEEDS, default_seed_set
     from apgcn.models.presets import presets_for
     from apgcn.models.registry import config_class
     from apgcn.ops.devices import resolve_device
@@ -116,15 +116,16 @@ def _train(
     model_class = config_class(model)
     described = dataset_info(dataset)
     model_config, training = preset_config(dataset, model=model, preset=preset, **overrides)
-    if not model_class.has_weights and runs > len(TEST_SEEDS):
-        runs = len(TEST_SEEDS)
+    seed_set = default_seed_set(dataset)
+    if not model_class.has_weights and runs > len(SEEDS[seed_set]):
+        runs = len(SEEDS[seed_set])
         log(f"{model_class.title} has no initial weights, so there is one run per split: {runs} runs.")
     torch_device = resolve_device(device)
     num_threads = resolve_threads_option(threads)
     summary, written = None, None
     try:
         with new_folder(out) if out else nullcontext() as folder:
-            graph = clean(load(dataset))
+            graph = load_prepared(dataset)
             planned = benchmark_runs(graph, runs, seed=seed)
             started = time.perf_counter()
             with render.progress_bar(len(planned), label=f"{model_class.title} on {described.title}") as report:
@@ -142,6 +143,7 @@ def _train(
                 results, model_config, training, device=torch_device, threads=num_threads, seconds=seconds
             )
             summary["preset"] = preset or presets_for(model, dataset)[0]
+            summary["seed_set"] = seed_set
             if folder:
                 save(folder, results, summary)
         written = out

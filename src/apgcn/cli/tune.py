@@ -62,10 +62,11 @@ def tune(
     from apgcn.benchmark.tuning import build as tuning_table
     from apgcn.benchmark.tuning import tune as search_hyperparameters
     from apgcn.data import dataset_info
+    from apgcn.data.splits import check_seed_set
     from apgcn.models.registry import config_class
     from apgcn.training.search_space import import_optuna, searchable_hyperparameters
 
-    dataset_info(dataset)
+    check_seed_set(dataset_info(dataset).name, "validation")
     config_class(model)
     check_run_options(runs=runs, device=device, workers=workers, threads=threads, executor=executor, address=address)
     check_int("trials", trials, maximum=MAX_TRIALS)

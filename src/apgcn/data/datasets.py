@@ -13,12 +13,18 @@ from scipy import sparse
 
 from apgcn.data.download import fetch
 from apgcn.data.graph import Graph
+from apgcn.data.heterophilous import read_heterophilous, read_splits
 from apgcn.data.npz import read_npz
 from apgcn.data.registry import dataset_info
+from apgcn.data.splits import Split
+from apgcn.data.transforms import clean
+from apgcn.errors import InvalidInput
 
 
 def load(name: str) -> Graph:
     """Load a benchmark graph as published, before `clean`; downloaded on first use unless it is embedded.
+
+    The heterophilous graphs are published with one direction of every edge, and loaded with both.
 
     Raises
     ------
@@ -35,7 +41,36 @@ def load(name: str) -> Graph:
     dataset = dataset_info(name)
     if dataset.embedded:
         return _read_embedded_cora()
+    if dataset.has_splits:
+        return read_heterophilous(fetch(dataset), name=dataset.name)
     return read_npz(fetch(dataset), name=dataset.name)
+
+
+def load_prepared(name: str) -> Graph:
+    """Load a benchmark graph as models are trained on it: after `clean`, unless it is published with splits.
+
+    Those splits are of all nodes of the file, and their authors use its features unchanged.
+    """
+    graph = load(name)
+    return graph if dataset_info(name).has_splits else clean(graph)
+
+
+def published_splits(name: str) -> tuple[Split, ...]:
+    """The ten splits that are published with a heterophilous graph, of all nodes of `load(name)`.
+
+    Its validation set stops the training; so these splits have no nodes for choosing hyperparameters.
+
+    Raises
+    ------
+    InvalidInput
+        If the graph is published without splits.
+    """
+    dataset = dataset_info(name)
+    if not dataset.has_splits:
+        raise InvalidInput(
+            f"{name} is published without splits; draw them with split_for_test(labels, seed) for the seeds TEST_SEEDS."
+        )
+    return read_splits(fetch(dataset))
 
 
 def _read_embedded_cora() -> Graph:

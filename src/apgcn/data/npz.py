@@ -24,6 +24,8 @@ from apgcn.errors import BrokenFile, InvalidInput, MissingFile
 def read_npz(path: Path, *, name: str | None = None) -> Graph:
     """Read a graph as stored, without preprocessing; the weights of an edge that is stored twice are added.
 
+    A graph may have no features; it then has a matrix of features with no columns.
+
     Raises
     ------
     BrokenFile
@@ -41,9 +43,10 @@ def read_npz_and_edges(path: Path, *, name: str | None = None) -> tuple[Graph, s
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             check_archive_size(path, archive.zip)
             edges = _matrix(archive, "adj")
+            has_features = any(name.startswith("attr_") for name in archive.files)
             graph = Graph(
                 adjacency=edges,
-                features=_matrix(archive, "attr"),
+                features=_matrix(archive, "attr") if has_features else np.zeros((edges.shape[0], 0)),
                 labels=archive["labels"],
                 name=name or path.stem,
                 class_names=_names(archive, "class_names"),

@@ -5,19 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal
 
 from apgcn.errors import UnknownName
 
 PPNP = "https://github.com/gasteigerjo/ppnp/raw/master/ppnp/data/"
 GNN_BENCHMARK = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz/"
+HETEROPHILOUS = "https://github.com/yandex-research/heterophilous-graphs/raw/main/data/"
 
 CITATION_NETWORKS = "Bojchevski and Guennemann, Deep Gaussian Embedding of Graphs, ICLR 2018"
 PUBMED = "Namata et al., Query-driven Active Surveying for Collective Classification, MLG 2012"
 PITFALLS = "Shchur et al., Pitfalls of Graph Neural Network Evaluation, 2018"
 LINQS = "Sen et al., Collective Classification in Network Data, AI Magazine 2008"
+PLATONOV = "Platonov et al., A Critical Look at the Evaluation of GNNs under Heterophily, ICLR 2023"
+PEI = "Pei et al., Geom-GCN: Geometric Graph Convolutional Networks, ICLR 2020"
+ROZEMBERCZKI = "Rozemberczki et al., Multi-scale Attributed Node Embedding, 2019"
 
 CITATION_GRAPHS = ("citeseer", "cora_ml", "pubmed", "ms_academic")  # of the paper's Table II
 AMAZON_GRAPHS = ("amazon_computers", "amazon_photo")  # of its Table III
+HETEROPHILOUS_GRAPHS = ("minesweeper", "tolokers", "chameleon_filtered", "squirrel_filtered", "actor")  # of PLATONOV
+
+Metric = Literal["accuracy", "roc_auc"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,9 @@ class DatasetInfo:
 
     `nodes` and `edges` are those of the graph after `clean`, every undirected edge counted once, as in the paper's
     Table I. `visible` is the size of the visible set, see `apgcn.data.splits`.
+
+    A graph with `has_splits` is used as its file has it, with the splits of the file: `clean` and `visible` are not for
+    it. `metric` is what its authors judge models by. `license` is that of the publication, where it states one.
     """
 
     name: str
@@ -39,6 +50,9 @@ class DatasetInfo:
     sha256: str = ""
     visible: int = 1500
     embedded: bool = False
+    has_splits: bool = False
+    metric: Metric = "accuracy"
+    license: str = ""
 
     @property
     def file_name(self) -> str:
@@ -59,6 +73,7 @@ DATASETS: Mapping[str, DatasetInfo] = MappingProxyType(
                 citation=LINQS,
                 sha256="2153ae9479203ee439f263ed00965a93ecd3e01d33911d1540ab62ce347b6303",
                 embedded=True,
+                license="Apache-2.0",
             ),
             DatasetInfo(
                 name="citeseer",
@@ -126,6 +141,78 @@ DATASETS: Mapping[str, DatasetInfo] = MappingProxyType(
                 citation=PITFALLS,
                 url=GNN_BENCHMARK + "amazon_electronics_photo.npz",
                 sha256="bdb1feb8e6ff42ee44024b04479145029c563fd42fc31bff80af20887ba0439a",
+            ),
+            DatasetInfo(
+                name="minesweeper",
+                title="Minesweeper",
+                nodes=10000,
+                edges=39402,
+                features=7,
+                classes=2,
+                citation=PLATONOV,
+                url=HETEROPHILOUS + "minesweeper.npz",
+                sha256="e664c8dacf1e8ac466c2c09ed4b237bd2c5541f47a6eae9c6092cb87f16412b3",
+                visible=0,
+                has_splits=True,
+                metric="roc_auc",
+                license="MIT",
+            ),
+            DatasetInfo(
+                name="tolokers",
+                title="Tolokers",
+                nodes=11758,
+                edges=519000,
+                features=10,
+                classes=2,
+                citation=PLATONOV,
+                url=HETEROPHILOUS + "tolokers.npz",
+                sha256="dacf3ac94cec53d03cd2adb5255c08b33dee1656c33ca8164a464bd9450a1667",
+                visible=0,
+                has_splits=True,
+                metric="roc_auc",
+                license="MIT",
+            ),
+            DatasetInfo(
+                name="chameleon_filtered",
+                title="Chameleon (filtered)",
+                nodes=890,
+                edges=8854,
+                features=2325,
+                classes=5,
+                citation=f"{ROZEMBERCZKI}; without duplicates by {PLATONOV}",
+                url=HETEROPHILOUS + "chameleon_filtered.npz",
+                sha256="bf46f07e1fb5249280447e5fe3100f3e82fc4b93ad1e13ffcfdec924b6ac0bb5",
+                visible=0,
+                has_splits=True,
+                license="MIT",
+            ),
+            DatasetInfo(
+                name="squirrel_filtered",
+                title="Squirrel (filtered)",
+                nodes=2223,
+                edges=46998,
+                features=2089,
+                classes=5,
+                citation=f"{ROZEMBERCZKI}; without duplicates by {PLATONOV}",
+                url=HETEROPHILOUS + "squirrel_filtered.npz",
+                sha256="f06370ffb3116c5de8b7a600005400b2293c025e0ce2f6916d8201a825505ac7",
+                visible=0,
+                has_splits=True,
+                license="MIT",
+            ),
+            DatasetInfo(
+                name="actor",
+                title="Actor",
+                nodes=7600,
+                edges=26659,
+                features=932,
+                classes=5,
+                citation=f"{PEI}; file of {PLATONOV}",
+                url=HETEROPHILOUS + "actor.npz",
+                sha256="c350eef06b2c2a9bf8218be2b57cac6d4003d0922eb597a039e9123f75817816",
+                visible=0,
+                has_splits=True,
+                license="MIT",
             ),
         )
     }

@@ -6,15 +6,21 @@ stopping; the rest of the visible set is for validation. All other nodes are the
 
 The draws reproduce the published indices node by node, so they keep NumPy's legacy `RandomState`, class by class, in
 the order of the file.
+
+Some graphs are published with splits of their own instead, which `apgcn.data.published_splits` reads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 
 from apgcn._utils.validation import check_int
+from apgcn.data.registry import DATASETS
 from apgcn.errors import InvalidInput
 
 VISIBLE_SEED = 4143496719
@@ -34,7 +40,35 @@ VALIDATION_SEEDS = (
 )  # fmt: skip
 
 
+PUBLISHED_SPLITS = tuple(range(10))  # the seeds of splits that a file holds are their numbers
+
+SeedSet = Literal["test", "validation", "published"]
+SEEDS: Mapping[SeedSet, tuple[int, ...]] = MappingProxyType(
+    {"test": TEST_SEEDS, "validation": VALIDATION_SEEDS, "published": PUBLISHED_SPLITS}
+)
+
 SET_NAMES = ("train", "stopping", "validation", "test")
+
+
+def default_seed_set(dataset: str) -> SeedSet:
+    """The splits that models are evaluated on: the published ones, if a benchmark graph has them."""
+    return "published" if _has_splits(dataset) else "test"
+
+
+def check_seed_set(dataset: str, seed_set: SeedSet) -> None:
+    """Raise unless a benchmark graph has splits of this seed set; a graph of another name may have any."""
+    if dataset not in DATASETS or _has_splits(dataset) == (seed_set == "published"):
+        return
+    if _has_splits(dataset):
+        raise InvalidInput(
+            f"the seed set of {dataset} must be published, got {seed_set}: its splits come with its file, and have no "
+            "nodes for choosing hyperparameters."
+        )
+    raise InvalidInput(f"the seed set of {dataset} must be test or validation, got {seed_set}: its splits are drawn.")
+
+
+def _has_splits(dataset: str) -> bool:
+    return dataset in DATASETS and DATASETS[dataset].has_splits
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -121,7 +121,7 @@ class GraphSource(Protocol):
 
     @property
     def notes(self) -> list[str]:
-        """What was dropped or added when the graph was read."""
+        """What was dropped or added when the graph was read; saved with a model."""
         ...
 
     @property
@@ -177,4 +177,5 @@ class InMemorySource:
     def save(self, folder: Path, model: TrainedModel, *, name: str) -> None:
         """Write a model of this graph as `apgcn fit --out` does."""
         encoding, schema = (self._loaded.encoding, self._loaded.schema) if self._loaded else (None, None)
-        write_bundle(folder, ModelBundle(model, replace(self.graph, name=name), encoding, schema))
+        graph = replace(self.graph, name=name)
+        write_bundle(folder, ModelBundle(model, graph, encoding, schema, notes=self.notes))

@@ -209,7 +209,9 @@ class NpzSource:
         """Write a model of this graph as `apgcn fit --out` does, with a copy of the archive."""
         shutil.copyfile(self.path, folder / GRAPH_FILE)
         schema = TableSchema(directed=self.directed)
-        write_model(folder, model, graph_name=name, graph_fingerprint=self.fingerprint(), schema=schema)
+        write_model(
+            folder, model, graph_name=name, graph_fingerprint=self.fingerprint(), schema=schema, notes=self.notes
+        )
 
     def _features_shape(self, archive: zipfile.ZipFile) -> Any:
         if "attr_dense" in self._arrays:

@@ -28,6 +28,7 @@ from apgcn.inference.known_labels import CorrectAndSmooth
 from apgcn.inference.trained_model import TrainedModel
 from apgcn.io.feature_encoding import FeatureEncoding
 from apgcn.io.schema import TableSchema
+from apgcn.io.structure_encoding import StructureEncoding
 from apgcn.models.registry import config_class
 from apgcn.training.config import TrainingConfig
 
@@ -48,8 +49,12 @@ class ModelBundle:
         How the columns of a table become features; None where features came as an array.
     schema : TableSchema or None
         Which columns hold ids, labels and edges; None where features came as an array.
+    structure : StructureEncoding or None
+        The features that are computed from the edges; None where there are none.
     feature_names : tuple of str
         Column names of an array of features, as scikit-learn records them; may be empty.
+    notes : sequence of str
+        What was assumed, removed or replaced when the graph was read, one sentence each.
     """
 
     model: TrainedModel
@@ -57,6 +62,8 @@ class ModelBundle:
     encoding: FeatureEncoding | None = None
     schema: TableSchema | None = None
     feature_names: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
+    structure: StructureEncoding | None = None
 
 
 def save_model(folder: Path, bundle: ModelBundle) -> None:
@@ -86,6 +93,8 @@ def write_bundle_without_graph(folder: Path, bundle: ModelBundle) -> None:
         encoding=bundle.encoding,
         schema=bundle.schema,
         feature_names=bundle.feature_names,
+        notes=bundle.notes,
+        structure=bundle.structure,
     )
 
 
@@ -98,6 +107,8 @@ def write_model(
     encoding: FeatureEncoding | None = None,
     schema: TableSchema | None = None,
     feature_names: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    structure: StructureEncoding | None = None,
 ) -> None:
     """Write the weights and model.json into a folder that has the graph already."""
     from safetensors.torch import save as to_bytes
@@ -117,9 +128,11 @@ def write_model(
         "correct_and_smooth": model.correct_and_smooth and vars(model.correct_and_smooth),
         "encoding": encoding.as_json() if encoding else None,
         "schema": asdict(schema) if schema else None,
+        "structure": structure.as_json() if structure else None,
         "graph": {"name": graph_name, "fingerprint": graph_fingerprint},
         "split": {"seed": model.split.seed} | {name: getattr(model.split, name).tolist() for name in SETS},
         "metrics": model.metrics,
+        "notes": list(notes),
         "checksums": {name: _file_checksum(folder / name) for name in (WEIGHTS_FILE, GRAPH_FILE)},
     }
     content["checksum"] = _json_checksum(content)
@@ -235,13 +248,15 @@ def _read_bundle(folder: Path, content: Mapping[str, Any]) -> ModelBundle:
         correct_and_smooth=_build_config(CorrectAndSmooth, smoothing) if smoothing else None,
     )
     _check_consistency(model, graph)
-    encoding, schema = content["encoding"], content["schema"]
+    encoding, schema, structure = content["encoding"], content["schema"], content.get("structure")
     return ModelBundle(
         model=model,
         graph=graph,
         encoding=FeatureEncoding.from_json(encoding) if encoding else None,
         schema=TableSchema(**schema) if schema else None,
         feature_names=tuple(str(name) for name in content["feature_names"]),
+        notes=tuple(str(note) for note in content.get("notes", [])),  # 0.2: none
+        structure=StructureEncoding.from_json(structure) if structure else None,
     )
 
 

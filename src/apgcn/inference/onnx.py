@@ -18,6 +18,7 @@ from apgcn._utils.atomic import atomic_write
 from apgcn.errors import InvalidInput, MissingPackage
 from apgcn.inference.trained_model import TrainedModel
 from apgcn.io.feature_encoding import FeatureEncoding
+from apgcn.io.structure_encoding import StructureEncoding
 from apgcn.models.apgcn import APGCNConfig, BatchedAPGCN
 from apgcn.nn import APGCN
 
@@ -57,11 +58,17 @@ class EnsembleModule(nn.Module):
         return torch.stack(probabilities).mean(0), torch.stack(steps).mean(0)
 
 
-def write_onnx(path: Path, model: TrainedModel, *, encoding: FeatureEncoding | None = None) -> None:
+def write_onnx(
+    path: Path,
+    model: TrainedModel,
+    *,
+    encoding: FeatureEncoding | None = None,
+    structure: StructureEncoding | None = None,
+) -> None:
     """Write a model as an ONNX file; after an error no file is left.
 
-    Its metadata hold the names of the classes and, with an encoding, the names of the features and the encoding
-    itself, which the ONNX graph does not compute.
+    Its metadata hold the names of the classes and, with an encoding or structural features, the names of the features
+    and how they are computed, which the ONNX graph does not do.
 
     Raises
     ------
@@ -91,6 +98,9 @@ def write_onnx(path: Path, model: TrainedModel, *, encoding: FeatureEncoding | N
     metadata: dict[str, Any] = {"classes": model.class_names}
     if encoding is not None:
         metadata |= {"features": encoding.feature_names, "encoding": encoding.as_json()}
+    if structure is not None:
+        metadata |= {"structure": structure.as_json()}
+        metadata["features"] = [*metadata.get("features", []), *structure.feature_names]
     program.model.metadata_props.update({name: json.dumps(value) for name, value in metadata.items()})
     content = io.BytesIO()
     program.save(content)

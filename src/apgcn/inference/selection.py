@@ -162,7 +162,7 @@ def fit_and_compare(
             left = options.time_limit - (time.perf_counter() - started)
             time_limit = max(MIN_SECONDS, left / (len(options.models) - index))
             if left <= 0 and candidates and name != options.model:
-                advice.append(f"{TITLES.get(name, name)} was not trained: the time limit was reached.")
+                advice.append(f"{_title(name)} was not trained: the time limit was reached.")
                 continue
         try:
             candidates += _train(graph, split, name, options, time_limit=time_limit, progress=progress)
@@ -170,7 +170,7 @@ def fit_and_compare(
             if name == options.model or (isinstance(error, RuntimeError) and "memory" not in str(error).lower()):
                 raise
             reason = error if isinstance(error, InvalidInput) else "not enough memory."
-            advice.append(f"{TITLES.get(name, name)} was not trained: {reason}")
+            advice.append(f"{_title(name)} was not trained: {reason}")
     if not candidates:
         raise InvalidInput(f"no model could be trained: {' '.join(advice)}")
     chosen = _choose(candidates, options)
@@ -203,7 +203,7 @@ def _train(
     started = time.perf_counter()
     model, training = options.configs(name)
     common: dict[str, Any] = {"device": options.device, "threads": options.threads}
-    title = TITLES.get(name, model.title)
+    title = _title(name)
     estimate = estimate_training(
         graph,
         model,
@@ -244,6 +244,11 @@ def _train(
         corrected = evaluate_with_labels(replace(plain.model, correct_and_smooth=CorrectAndSmooth()), graph, **common)
         candidates.append(candidate(corrected, suffix=WITH_LABELS))
     return candidates
+
+
+def _title(name: str) -> str:
+    """The name of a model in the leaderboard."""
+    return TITLES.get(name, config_class(name).title)
 
 
 def describe_training(model: TrainedModel, predictions: Predictions | None) -> list[str]:

@@ -12,9 +12,12 @@ Start with `read_table` and `build_graph` for two tables, or with `read_graph` f
 | `pandas` | `from_pandas`: DataFrames of edges and nodes |
 | `scipy` | `from_scipy`, `read_scipy`, `write_scipy` |
 | `pyg` | `from_pyg`, `to_pyg`: PyTorch Geometric |
-| `tables` | `Table`: columns in memory, with the line of each row in its file |
+| `tables`, `cells` | `Table`: columns in memory, with the line of each row in its file; numbers and missing values |
 | `schema` | `TableSchema`, the meaning of columns |
+| `index_columns`, `edge_header` | columns without a name; a first line that is an edge |
+| `node_ids`, `labels` | the nodes that ids mean; classes |
 | `feature_encoding` | `FeatureEncoding`, features from columns |
+| `structure_encoding` | `StructureEncoding`, features from edges |
 | `edges` | canonical edges: no self-loops, no duplicates |
 | `graph_builder` | `build_graph`, `extend_graph`, `LoadedGraph` |
 
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from apgcn.io.registry import FORMATS, FileFormat, read_graph, read_table
     from apgcn.io.schema import TableSchema
     from apgcn.io.scipy import from_scipy, read_scipy, write_scipy
+    from apgcn.io.structure_encoding import StructureEncoding
     from apgcn.io.tables import Table
 
 __all__ = [
@@ -48,6 +52,7 @@ __all__ = [
     "FeatureEncoding",
     "FileFormat",
     "LoadedGraph",
+    "StructureEncoding",
     "Table",
     "TableSchema",
     "build_graph",
@@ -87,6 +92,7 @@ __getattr__, __dir__ = lazy_names(
         "registry": ["FORMATS", "FileFormat", "read_graph", "read_table"],
         "schema": ["TableSchema"],
         "scipy": ["from_scipy", "read_scipy", "write_scipy"],
+        "structure_encoding": ["StructureEncoding"],
         "tables": ["Table"],
     },
 )

@@ -10,6 +10,8 @@ from scipy import sparse
 
 from apgcn._utils.formatting import format_names, pluralize
 from apgcn.errors import InvalidInput
+from apgcn.io.index_columns import find_index_columns
+from apgcn.io.node_ids import index_endpoints
 from apgcn.io.schema import TableSchema, find_endpoint_columns, find_weight_column
 from apgcn.io.tables import Table
 
@@ -25,11 +27,14 @@ def adjacency_from_table(
     `node_index` maps a node's id to its row; `nodes` is the table that an unknown id is missing from.
     """
     endpoints = find_endpoint_columns(edges, schema)
-    source, target = (_endpoint_indices(edges, column, node_index, nodes) for column in endpoints)
+    (source, target), notes = index_endpoints(edges, endpoints, node_index, nodes)
     weight_column = find_weight_column(edges, schema, endpoints)
     weight = np.ones(len(edges)) if weight_column is None else _edge_weights(edges, weight_column)
-    notes = []
     unused = [name for column, name in enumerate(edges.columns) if column not in (*endpoints, weight_column)]
+    index = [edges.columns[column] for column in find_index_columns(edges) if edges.columns[column] in unused]
+    unused = [name for name in unused if name not in index]
+    if index:
+        notes.append(f"{edges.source}: ignored the index column {format_names(index)}.")
     if unused:
         notes.append(
             f"{edges.source}: unused columns: {format_names(unused)}; pass --weight to use one as edge weights."
@@ -83,18 +88,6 @@ def isolated_nodes_note(adjacency: sparse.csr_matrix) -> list[str]:
     if not isolated:
         return []
     return [f"isolated nodes: {isolated:,} of {num_nodes:,}, which receive no messages."]
-
-
-def _endpoint_indices(edges: Table, column: int, node_index: dict[str, int], nodes: Table) -> np.ndarray:
-    indices = np.empty(len(edges), dtype=np.int64)
-    for row, node_id in enumerate(edges.as_text(column)):
-        if node_id not in node_index:
-            raise InvalidInput(
-                f"{edges.location(row, column)} must be the id of a node in {nodes.source}, got {node_id!r}; "
-                "add a row for it there, or remove the edge."
-            )
-        indices[row] = node_index[node_id]
-    return indices
 
 
 def _edge_weights(edges: Table, column: int) -> np.ndarray:

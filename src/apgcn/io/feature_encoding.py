@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy import sparse
 
-from apgcn._utils.formatting import format_names, pluralize
+from apgcn._utils.formatting import format_counts, format_names, pluralize
 from apgcn.errors import InvalidInput
 from apgcn.io.tables import Table
 
@@ -100,8 +100,7 @@ class FeatureEncoding:
                 missing_as_zero[column.name] = missing if column.kind == "category" else 0
             blocks.append(block)
         notes = [
-            f"{table.source}: {pluralize(sum(counts.values()), noun)} {what}: "
-            f"{format_names([name for name in counts if counts[name]])}."
+            f"{table.source}: {pluralize(sum(counts.values()), noun)} {what}: {_format_columns(counts)}."
             for counts, noun, what in (
                 (missing_as_mean, "missing value", "replaced by the mean"),
                 (missing_as_zero, "missing value", "replaced by 0"),
@@ -145,6 +144,12 @@ class FeatureEncoding:
         )
 
 
+def _format_columns(counts: Mapping[str, int]) -> str:
+    """Columns that occur, with their counts if there are several."""
+    present = [name for name in counts if counts[name]]
+    return repr(present[0]) if len(present) == 1 else format_counts(counts)
+
+
 def _column_from_json(content: Mapping[str, Any]) -> ColumnEncoding:
     column = ColumnEncoding(**{**content, "values": tuple(content["values"])})
     strings = (column.name, *column.values)
@@ -165,7 +170,7 @@ def fit_encoding(
     """
     columns: list[ColumnEncoding] = []
     notes: list[str] = []
-    text_columns, empty_columns = [], []
+    text_columns, empty_columns, boolean_columns = [], [], []
     for name in names:
         column = table.column_index(name, option="a feature")
         if name in bag_of_words:
@@ -183,6 +188,9 @@ def fit_encoding(
                 empty_columns.append(name)
             else:
                 columns.append(_fit_number(name, values))
+                boolean_columns += [name] if table.is_boolean(column) else []
+    if boolean_columns:
+        notes.append(f"{table.source}: true and false are the numbers 1 and 0: {format_names(boolean_columns)}.")
     if empty_columns:
         notes.append(f"{table.source}: empty columns, not used as features: {format_names(empty_columns)}.")
     if text_columns:

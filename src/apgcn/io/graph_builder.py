@@ -10,13 +10,23 @@ from scipy import sparse
 
 from apgcn._utils.formatting import format_names
 from apgcn.data.graph import Graph
+from apgcn.data.structure import STRUCTURE_KINDS
 from apgcn.errors import InvalidInput
+from apgcn.io.edge_header import read_first_line
 from apgcn.io.edges import adjacency_from_table, canonical_edges, isolated_nodes_note
 from apgcn.io.feature_encoding import FeatureEncoding, fit_encoding
-from apgcn.io.schema import TableSchema, feature_columns, find_id_column, resolve_schema
+from apgcn.io.index_columns import choose_id_column, find_index_columns
+from apgcn.io.labels import encode_labels
+from apgcn.io.node_ids import index_nodes, without_decimal_zero
+from apgcn.io.schema import (
+    TableSchema,
+    feature_columns,
+    find_endpoint_columns,
+    find_usual_id_column,
+    resolve_schema,
+)
+from apgcn.io.structure_encoding import AUTO, NONE, Structure, StructureEncoding, add_structure
 from apgcn.io.tables import Table
-
-MISSING_LABEL_MARKS = ("nan", "-1")  # other tools write these where a class is unknown
 
 
 @dataclass(frozen=True)
@@ -32,12 +42,15 @@ class LoadedGraph:
         What was removed, merged or replaced, one sentence each.
     schema : TableSchema
         Which columns were used.
+    structure : StructureEncoding or None
+        The features, after all others, that were computed from the edges; None if there are none.
     """
 
     graph: Graph
     encoding: FeatureEncoding | None
     notes: list[str] = field(default_factory=list)
     schema: TableSchema = field(default_factory=TableSchema)
+    structure: StructureEncoding | None = None
 
 
 def build_graph(
@@ -48,66 +61,109 @@ def build_graph(
     name: str,
     encoding: FeatureEncoding | None = None,
     class_names: Sequence[str] | None = None,
+    structure: Structure = AUTO,
 ) -> LoadedGraph:
     """Build a graph from an edge table and a node table.
 
-    With the encoding and the class names of a trained model, features and labels are encoded as they were for it.
+    With the encoding, the class names and the structure of a trained model, features and labels are encoded as they
+    were for it. `structure` selects features that are computed from the edges: kinds of them, "none", or "auto", which
+    computes all kinds where the node table has no feature columns.
     """
-    id_column = find_id_column(nodes, schema)
+    nodes.check_header()
+    id_column, id_notes = _find_id_column(nodes, edges, schema)
     node_index = index_nodes(nodes, id_column)
-    labels, classes, label_column = encode_labels(nodes, schema, class_names)
-    notes: list[str] = []
-    columns = feature_columns(nodes, schema, used={id_column, label_column})
+    edges, header_notes = read_first_line(edges, node_index, schema)
+    encoded_labels = encode_labels(nodes, schema, class_names)
+    used = {id_column, encoded_labels.column}
     if encoding is None:
+        columns = feature_columns(nodes, schema, used=used)
         encoding, notes = fit_encoding(nodes, columns, one_hot=schema.one_hot, bag_of_words=schema.bag_of_words)
     else:
-        known = {column.name for column in encoding.columns} | set(encoding.excluded)
-        unknown = [column for column in columns if column not in known]
-        if unknown:
-            notes.append(
-                f"{nodes.source}: unused columns, because the model was not trained on them: {format_names(unknown)}."
-            )
-    if not encoding.feature_names:
+        notes = _unknown_columns_note(nodes, schema, encoding, used=used)
+    if not encoding.feature_names and (structure == NONE or (structure == AUTO and encoding.excluded)):
         raise InvalidInput(
             f"{nodes.source} must have at least one feature column, but has {format_names(nodes.columns)}; "
-            "add columns of numbers, or pass columns of text to --one-hot or --bag-of-words."
+            "add columns of numbers, pass columns of text to --one-hot or --bag-of-words, or pass --structure "
+            f"{','.join(STRUCTURE_KINDS)} for features that are computed from the edges."
         )
     features, feature_notes = encoding.encode(nodes)
     adjacency, edge_notes = adjacency_from_table(edges, node_index, nodes, schema)
     graph = Graph(
         adjacency=adjacency,
         features=features,
-        labels=labels,
+        labels=encoded_labels.labels,
         name=name,
-        class_names=classes,
+        class_names=encoded_labels.class_names,
         node_names=tuple(node_index),
     )
-    notes = [*notes, *feature_notes, *edge_notes, *isolated_nodes_note(adjacency)]
-    return LoadedGraph(graph, encoding, notes, resolve_schema(edges, nodes, schema))
+    graph, structure_encoding, structure_notes = add_structure(graph, structure)
+    notes = [*nodes.notes, *id_notes, *encoded_labels.notes, *notes, *feature_notes]
+    notes += [*edges.notes, *header_notes, *edge_notes, *isolated_nodes_note(adjacency), *structure_notes]
+    schema = replace(schema, dropped_classes=encoded_labels.dropped_classes)
+    resolved = resolve_schema(edges, nodes, schema, id_column=id_column)
+    return LoadedGraph(graph, encoding, notes, resolved, structure_encoding)
+
+
+def _find_id_column(nodes: Table, edges: Table, schema: TableSchema) -> tuple[int, list[str]]:
+    """Index of the column of node ids, and a note if a column without a name is, or is not, that column."""
+    index = [column for column in find_index_columns(nodes) if nodes.columns[column] not in schema.ignore]
+    if schema.id is not None:
+        column = nodes.column_index(schema.id, option="--id")
+        ignored = [nodes.columns[other] for other in index if other != column]
+        return column, [f"{nodes.source}: ignored the index column {format_names(ignored)}."] if ignored else []
+    usual = find_usual_id_column(nodes)
+    if not index:
+        return (0 if usual is None else usual), []
+    column, note = choose_id_column(nodes, edges, usual=usual, endpoints=find_endpoint_columns(edges, schema))
+    return column, [note]
+
+
+def _unknown_columns_note(
+    nodes: Table, schema: TableSchema, encoding: FeatureEncoding, *, used: set[int | None]
+) -> list[str]:
+    """One note about columns that the model was not trained on, or none; the ignored ones may be missing."""
+    present = replace(
+        schema, ignore=[name for name in schema.ignore if name in nodes.columns], one_hot=(), bag_of_words=()
+    )
+    known = {column.name for column in encoding.columns} | set(encoding.excluded)
+    unknown = [name for name in feature_columns(nodes, present, used=used) if name not in known]
+    if not unknown:
+        return []
+    return [f"{nodes.source}: unused columns, because the model was not trained on them: {format_names(unknown)}."]
 
 
 def extend_graph(
-    graph: Graph, edges: Table, nodes: Table | None, schema: TableSchema, encoding: FeatureEncoding
+    graph: Graph,
+    edges: Table,
+    nodes: Table | None,
+    schema: TableSchema,
+    encoding: FeatureEncoding,
+    structure: StructureEncoding | None = None,
 ) -> LoadedGraph:
     """Append new nodes, if any, and new edges, which may connect new nodes and old ones.
 
-    The result equals the graph that `build_graph` builds from all nodes and edges with the same encoding.
+    Structural features of a trained model are computed anew, for old nodes as well. The result equals the graph that
+    `build_graph` builds from all nodes and edges with the same encoding.
     """
     if nodes is None:
         columns = (schema.id or "id", *(column.name for column in encoding.columns))
         nodes = Table(source="the model's graph", columns=columns, cells=[()] * len(columns))
-    id_column = find_id_column(nodes, schema)
+    nodes.check_header()
+    id_column, id_notes = _find_id_column(nodes, edges, schema)
     new_index = index_nodes(nodes, id_column) if len(nodes) else {}
     old_ids = graph.node_ids
     node_index = {node_id: row for row, node_id in enumerate(old_ids)}
+    shortened = {without_decimal_zero(node_id): node_id for node_id in old_ids}
     for node_id, row in new_index.items():
-        if node_id in node_index:
+        old_id = shortened.get(without_decimal_zero(node_id))
+        if old_id is not None:
             raise InvalidInput(
-                f"{nodes.location(row, id_column)} must be a new node, but {node_id!r} is in the model's graph already."
+                f"{nodes.location(row, id_column)} must be a new node, but {old_id!r} is in the model's graph already."
             )
         node_index[node_id] = len(old_ids) + row
+    edges, header_notes = read_first_line(edges, node_index, schema)
     features, feature_notes = encoding.encode(nodes)
-    labels, _, _ = encode_labels(nodes, schema, graph.class_names)
+    encoded_labels = encode_labels(nodes, schema, graph.class_names)
     new_adjacency, edge_notes = adjacency_from_table(edges, node_index, nodes, schema)
     old_adjacency = sparse.csr_matrix(graph.adjacency, copy=True)
     old_adjacency.resize(new_adjacency.shape)
@@ -115,102 +171,30 @@ def extend_graph(
     extended = replace(
         graph,
         adjacency=adjacency,
-        features=_stack_rows(graph.features, features),
-        labels=np.concatenate([graph.labels, labels]),
+        features=_stack_rows(graph.features[:, : len(encoding.feature_names)], features),
+        labels=np.concatenate([graph.labels, encoded_labels.labels]),
         node_names=tuple(node_index),
     )
-    return LoadedGraph(extended, encoding, [*feature_notes, *edge_notes, *isolated_nodes_note(adjacency)], schema)
+    extended, _, structure_notes = add_structure(extended, structure or NONE)
+    notes = [*nodes.notes, *id_notes, *encoded_labels.notes, *feature_notes]
+    notes += [*edges.notes, *header_notes, *edge_notes, *isolated_nodes_note(adjacency), *structure_notes]
+    return LoadedGraph(extended, encoding, notes, schema, structure)
 
 
-def with_canonical_edges(graph: Graph, edges: sparse.spmatrix | sparse.sparray, *, directed: bool) -> LoadedGraph:
-    """Graph whose features and labels came as arrays, with the canonical form of these edges."""
+def with_canonical_edges(
+    graph: Graph, edges: sparse.spmatrix | sparse.sparray, *, directed: bool, structure: Structure = AUTO
+) -> LoadedGraph:
+    """Graph whose features and labels came as arrays, with the canonical form of these edges.
+
+    `structure` as in `build_graph`.
+    """
     ids = graph.node_ids
     if len(set(ids)) < len(ids):
         raise InvalidInput(f"{graph.name} must have a unique name for each node, but some nodes have the same name.")
     adjacency, notes = canonical_edges(edges, directed=directed, name=graph.name)
-    graph = replace(graph, adjacency=adjacency)
-    return LoadedGraph(graph, None, [*notes, *isolated_nodes_note(graph.adjacency)], TableSchema(directed=directed))
-
-
-def index_nodes(nodes: Table, id_column: int) -> dict[str, int]:
-    """Row of every node by its id.
-
-    Raises
-    ------
-    InvalidInput
-        If there is no row, or an id is empty, contains a null byte or occurs twice.
-    """
-    if not len(nodes):
-        raise InvalidInput(f"{nodes.source} must have a row for every node, but has none.")
-    rows: dict[str, int] = {}
-    for row, node_id in enumerate(nodes.as_text(id_column)):
-        if not node_id:
-            raise InvalidInput(f"{nodes.location(row, id_column)} must be a node id, but is empty.")
-        if "\0" in node_id:
-            raise InvalidInput(f"{nodes.location(row, id_column)} must be a node id, but contains a null byte.")
-        if node_id in rows:
-            raise InvalidInput(
-                f"{nodes.location(row, id_column)} must be a unique node id, but {node_id!r} is also the id in "
-                f"{nodes.location(rows[node_id], id_column)}."
-            )
-        rows[node_id] = row
-    return rows
-
-
-def encode_labels(
-    nodes: Table, schema: TableSchema, class_names: Sequence[str] | None
-) -> tuple[np.ndarray, tuple[str, ...], int | None]:
-    """Class index of every node (-1 where unknown), class names, and the index of the label column.
-
-    With the class names of a trained model the label column may be missing, and other classes are errors.
-    """
-    known = tuple(class_names or ())
-    if schema.label is None or (class_names is not None and schema.label not in nodes.columns):
-        return np.full(len(nodes), -1), known, None
-    column = nodes.column_index(schema.label, option="--label")
-    cells = nodes.as_text(column)
-    classes = known or tuple(sorted({text for text in cells if text}, key=_numbers_first))
-    class_index = {name: index for index, name in enumerate(classes)}
-    labels = np.full(len(cells), -1)
-    for row, text in enumerate(cells):
-        if "\0" in text:
-            raise InvalidInput(f"{nodes.location(row, column)} must be a class, but contains a null byte.")
-        if text.lower() in MISSING_LABEL_MARKS and text not in known:
-            raise InvalidInput(
-                f"{nodes.location(row, column)} must be a class, got {text!r}; leave the cell empty where the class is "
-                "unknown."
-            )
-        if text and text not in class_index:
-            raise InvalidInput(f"{nodes.location(row, column)} must be one of {format_names(classes)}, got {text!r}.")
-        labels[row] = class_index[text] if text else -1
-    if class_names is None:
-        _check_classes(nodes, column, labels, classes)
-    return labels, classes, column
-
-
-def _check_classes(nodes: Table, column: int, labels: np.ndarray, classes: Sequence[str]) -> None:
-    """Training needs two classes or more, and two nodes or more of each."""
-    place = f"{nodes.source}, column {nodes.columns[column]!r}"
-    if not classes:
-        raise InvalidInput(f"{place} must contain the classes of some nodes, but all its cells are empty.")
-    if len(classes) == 1:
-        raise InvalidInput(f"{place} must contain two classes or more, but there is only {classes[0]!r}.")
-    counts = np.bincount(labels[labels >= 0], minlength=len(classes))
-    rarest = int(counts.argmin())
-    if counts[rarest] < 2:
-        row = int(np.flatnonzero(labels == rarest)[0])
-        raise InvalidInput(
-            f"{nodes.location(row, column)} is the only node of class {classes[rarest]!r}, but every class needs one "
-            "node for training and one for early stopping; label another node, or empty the cell."
-        )
-
-
-def _numbers_first(text: str) -> tuple[bool, float, str]:
-    """Sort key: numbers by value, then other texts alphabetically."""
-    try:
-        return False, float(text), text
-    except ValueError:
-        return True, 0.0, text
+    graph, encoding, structure_notes = add_structure(replace(graph, adjacency=adjacency), structure)
+    notes = [*notes, *isolated_nodes_note(adjacency), *structure_notes]
+    return LoadedGraph(graph, None, notes, TableSchema(directed=directed), encoding)
 
 
 def _stack_rows(

@@ -13,6 +13,7 @@ from apgcn.errors import InvalidInput, MissingPackage
 from apgcn.io.feature_encoding import FeatureEncoding
 from apgcn.io.graph_builder import LoadedGraph, build_graph
 from apgcn.io.schema import TableSchema
+from apgcn.io.structure_encoding import AUTO, Structure
 from apgcn.io.tables import Table
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def from_networkx(
     name: str = "graph",
     encoding: FeatureEncoding | None = None,
     class_names: Sequence[str] | None = None,
+    structure: Structure = AUTO,
 ) -> LoadedGraph:
     """Convert nodes, edges and their attributes; an attribute that a node lacks is missing. See `build_graph`.
 
@@ -40,16 +42,24 @@ def from_networkx(
     ...     attributes["friends"] = club.degree(node)
     >>> from_networkx(club, TableSchema(label="club")).graph
     Graph('graph', nodes=34, directed_edges=156, features=1, classes=2)
+
+    Without attributes, features are computed from the edges:
+
+    >>> from_networkx(networkx.karate_club_graph(), TableSchema(label="club")).notes
+    ['graph: 28 features computed from the edges: degree, random_walk, spectral; there are no others.']
     """
     nodes, edges = _as_tables(graph, source=name)
     if (schema.id, schema.source, schema.target) != (None, None, None):
         raise InvalidInput(f"{name} identifies its nodes and endpoints itself; omit --id, --source and --target.")
     user_schema = replace(schema, directed=graph.is_directed())
     table_schema = replace(user_schema, id=NODE, source=SOURCE, target=TARGET)
-    loaded = build_graph(edges, nodes, table_schema, name=name, encoding=encoding, class_names=class_names)
+    loaded = build_graph(
+        edges, nodes, table_schema, name=name, encoding=encoding, class_names=class_names, structure=structure
+    )
     if schema.directed and not graph.is_directed():
         loaded.notes.append(f"{name}: the graph is undirected, so both endpoints of an edge receive from each other.")
-    return replace(loaded, schema=replace(user_schema, weight=loaded.schema.weight))
+    found = loaded.schema
+    return replace(loaded, schema=replace(user_schema, weight=found.weight, dropped_classes=found.dropped_classes))
 
 
 def to_networkx(graph: Graph) -> networkx.Graph:

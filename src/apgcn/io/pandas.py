@@ -11,6 +11,7 @@ from apgcn.errors import InvalidInput, MissingPackage
 from apgcn.io.feature_encoding import FeatureEncoding
 from apgcn.io.graph_builder import LoadedGraph, build_graph
 from apgcn.io.schema import ID_COLUMNS, TableSchema
+from apgcn.io.structure_encoding import AUTO, Structure
 from apgcn.io.tables import Table
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def from_pandas(
     name: str = "graph",
     encoding: FeatureEncoding | None = None,
     class_names: Sequence[str] | None = None,
+    structure: Structure = AUTO,
 ) -> LoadedGraph:
     """Convert a DataFrame of edges and one of nodes; see `build_graph`.
 
@@ -46,6 +48,7 @@ def from_pandas(
         name=name,
         encoding=encoding,
         class_names=class_names,
+        structure=structure,
     )
 
 

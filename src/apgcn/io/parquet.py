@@ -55,17 +55,29 @@ def _read_batches(path: Path, file: BinaryIO):
     """The Arrow table of a file; it is refused before it is read, or while, when its values do not fit into memory."""
     arrow, parquet = _import_pyarrow()
     reader = parquet.ParquetFile(file)
-    metadata = reader.metadata
-    groups = map(metadata.row_group, range(metadata.num_row_groups))
-    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
-    declared = sum(max(chunk.total_uncompressed_size, VALUE_BYTES * chunk.num_values) for chunk in chunks)
-    check_decompressed_size(path, declared)
+    check_decompressed_size(path, _declared_size(reader.metadata))
     batches, size = [], 0
     for batch in reader.iter_batches(BATCH_ROWS):  # a long text that is stored once may be the value of all rows
         batches.append(batch)
         size += batch.nbytes
         check_decompressed_size(path, size)
     return arrow.Table.from_batches(batches, schema=reader.schema_arrow)
+
+
+def _declared_size(metadata) -> int:
+    """Bytes that the values of a file take in memory, at least, as its row groups declare it.
+
+    Lists may have any number of values in a row, which their column chunks declare. Those of other columns are not
+    queried: pyarrow ends the process if one of them is damaged (an exception of C++ that it does not catch).
+    """
+    columns = range(metadata.num_columns)
+    lists = [number for number in columns if metadata.schema.column(number).max_repetition_level]
+    size = 0
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        num_values = group.num_rows * (len(columns) - len(lists))
+        num_values += sum(group.column(number).num_values for number in lists)
+        size += max(group.total_byte_size, VALUE_BYTES * num_values)
+    return size
 
 
 def write_parquet(path: Path, table: Table) -> None:
@@ -89,15 +101,7 @@ def _cells(path: Path, name: str, table) -> list[str] | np.ndarray:
         column = column.cast(dtype.value_type)
         dtype = column.type
     if arrow.types.is_floating(dtype):
-        values = column.to_numpy(zero_copy_only=False).astype(np.float64)
-        missing = column.is_null().to_numpy(zero_copy_only=False)
-        nan_rows = np.flatnonzero(np.isnan(values) & ~missing)
-        if len(nan_rows):
-            raise InvalidInput(
-                f"{path}, row {nan_rows[0] + 1}, column {name!r} must be a finite number, got NaN; "
-                "write a null if the value is missing."
-            )
-        return values
+        return column.to_numpy(zero_copy_only=False).astype(np.float64)
     if arrow.types.is_integer(dtype) or arrow.types.is_boolean(dtype):
         if not column.null_count:
             return column.to_numpy(zero_copy_only=False).astype(np.uint64 if dtype == arrow.uint64() else np.int64)

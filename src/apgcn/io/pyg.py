@@ -9,23 +9,25 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from apgcn._utils.validation import check_int
 from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput, MissingPackage
 from apgcn.io.graph_builder import LoadedGraph, with_canonical_edges
+from apgcn.io.structure_encoding import AUTO, Structure
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
-def from_pyg(data: Data, *, name: str = "graph") -> LoadedGraph:
+def from_pyg(data: Data, *, name: str = "graph", structure: Structure = AUTO) -> LoadedGraph:
     """Convert `x`, `edge_index`, `y` (-1 where unknown) and, where present, weights, `class_names` and `node_names`.
 
-    Weights are `edge_weight`, or an `edge_attr` with one number per edge. Masks are left to the caller.
+    Weights are `edge_weight`, or an `edge_attr` with one number per edge. Masks are left to the caller. A `Data`
+    without `x` needs `num_nodes` or `y`; `structure` as in `build_graph`.
     """
-    for attribute in ("x", "edge_index"):
-        if getattr(data, attribute, None) is None:
-            raise InvalidInput(f"a Data must have {attribute} to become a graph, got {data!r}.")
-    x = data.x.detach().cpu()
+    if getattr(data, "edge_index", None) is None:
+        raise InvalidInput(f"a Data must have edge_index to become a graph, got {data!r}.")
+    x = _features(data)
     if x.ndim != 2 or x.dtype.is_complex:
         raise InvalidInput(f"x must be numbers of shape (nodes, features), got {x.dtype} of shape {tuple(x.shape)}.")
     num_nodes = len(x)
@@ -43,7 +45,7 @@ def from_pyg(data: Data, *, name: str = "graph") -> LoadedGraph:
         class_names=tuple(getattr(data, "class_names", None) or ()),
         node_names=tuple(node_names) if node_names else None,
     )
-    loaded = with_canonical_edges(graph, edges, directed=True)
+    loaded = with_canonical_edges(graph, edges, directed=True, structure=structure)
     loaded.notes.extend(notes)
     return loaded
 
@@ -64,6 +66,21 @@ def to_pyg(graph: Graph) -> Data:
         class_names=list(graph.class_names),
         **({} if graph.node_names is None else {"node_names": list(graph.node_names)}),
     )
+
+
+def _features(data: Data) -> Tensor:
+    """The features of a `Data`; without them a tensor with no columns."""
+    if getattr(data, "x", None) is not None:
+        return data.x.detach().cpu()
+    labels = getattr(data, "y", None)
+    if "num_nodes" in data:
+        num_nodes = data.num_nodes
+    elif labels is not None:
+        num_nodes = labels.numel()
+    else:
+        raise InvalidInput(f"a Data must have x, y or num_nodes to become a graph, got {data!r}.")
+    check_int("num_nodes", num_nodes)
+    return torch.zeros((num_nodes, 0))
 
 
 def _edge_weights(data: Data, num_edges: int) -> tuple[np.ndarray, list[str]]:

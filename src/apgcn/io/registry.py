@@ -16,6 +16,7 @@ from apgcn.io.graph_builder import LoadedGraph, with_canonical_edges
 from apgcn.io.graphml import read_graphml
 from apgcn.io.parquet import read_parquet
 from apgcn.io.schema import TableSchema
+from apgcn.io.structure_encoding import AUTO
 from apgcn.io.tables import Table
 
 
@@ -38,7 +39,8 @@ class FileFormat(NamedTuple):
 
 
 def read_npz_graph(path: Path, schema: TableSchema = TableSchema(), **build_options: Any) -> LoadedGraph:
-    """Read an archive that `write_npz` wrote; its features and labels are encoded, so `build_options` is ignored.
+    """Read an archive that `write_npz` wrote; its features and labels are encoded, so only `structure` is used of
+    `build_options`.
 
     Raises
     ------
@@ -48,7 +50,7 @@ def read_npz_graph(path: Path, schema: TableSchema = TableSchema(), **build_opti
     if schema != TableSchema(directed=schema.directed):
         raise InvalidInput(f"{path} contains arrays, not columns; omit --label and the other options about columns.")
     graph, edges = read_npz_and_edges(path, name=str(path))
-    return with_canonical_edges(graph, edges, directed=schema.directed)
+    return with_canonical_edges(graph, edges, directed=schema.directed, structure=build_options.get("structure", AUTO))
 
 
 PIPES_OF_THE_SHELL = (Path("/dev/fd"), Path("/proc/self/fd"))  # of `<(command)`, which end
@@ -75,7 +77,7 @@ def read_table(path: Path) -> Table:
 
 
 def read_graph(path: Path, schema: TableSchema = TableSchema(), **build_options: Any) -> LoadedGraph:
-    """Read a whole graph from one file; `build_options` are `encoding` and `class_names` of `build_graph`.
+    """Read a whole graph from one file; `build_options` are those of `build_graph`.
 
     Raises
     ------

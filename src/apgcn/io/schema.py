@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from apgcn._utils.formatting import format_names
+from apgcn._utils.validation import check_int
 from apgcn.errors import InvalidInput
+from apgcn.io.index_columns import find_index_columns, first_two_columns
 
 if TYPE_CHECKING:
     from apgcn.io.tables import Table
@@ -40,6 +42,10 @@ class TableSchema:
         Whether only the target of an edge receives from the source; otherwise both receive from each other.
     one_hot, bag_of_words, ignore : sequences of str
         Text columns that become one feature per value, or one feature per word; columns that are no features.
+    min_class : int
+        A class with fewer labelled nodes is treated as unknown.
+    dropped_classes : sequence of str
+        The classes that had too few labelled nodes in training; `build_graph` fills it in.
     """
 
     label: str | None = None
@@ -51,36 +57,46 @@ class TableSchema:
     one_hot: Sequence[str] = ()
     bag_of_words: Sequence[str] = ()
     ignore: Sequence[str] = ()
+    min_class: int = 1
+    dropped_classes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for field in ("label", "id", "source", "target", "weight"):
             if not isinstance(getattr(self, field), str | None):
                 raise InvalidInput(f"{field} must be the name of a column, got {getattr(self, field)!r}.")
-        for field in ("one_hot", "bag_of_words", "ignore"):
+        check_int("--min-class", self.min_class)
+        for field in ("one_hot", "bag_of_words", "ignore", "dropped_classes"):
             columns = getattr(self, field)
             if isinstance(columns, str) or not all(isinstance(column, str) for column in columns):
                 raise InvalidInput(f"{field} must be a list of column names, got {columns!r}.")
             object.__setattr__(self, field, tuple(columns))
 
 
-def resolve_schema(edges: Table, nodes: Table, schema: TableSchema) -> TableSchema:
+def resolve_schema(edges: Table, nodes: Table, schema: TableSchema, *, id_column: int) -> TableSchema:
     """Schema with the id, endpoint and weight columns that were found, for reading other tables in the same way."""
     source, target = find_endpoint_columns(edges, schema)
     weight = find_weight_column(edges, schema, (source, target))
     return replace(
         schema,
-        id=nodes.columns[find_id_column(nodes, schema)],
+        id=nodes.columns[id_column],
         source=edges.columns[source],
         target=edges.columns[target],
         weight=UNWEIGHTED if weight is None else edges.columns[weight],
     )
 
 
-def find_id_column(nodes: Table, schema: TableSchema) -> int:
-    """Index of the column of node ids."""
-    if schema.id is not None:
-        return nodes.column_index(schema.id, option="--id")
-    return next((column for name in ID_COLUMNS if (column := nodes.find_column(name)) is not None), 0)
+def find_usual_id_column(nodes: Table) -> int | None:
+    """Index of the column of node ids by its name; None if no column has a usual name."""
+    return next((column for name in ID_COLUMNS if (column := nodes.find_column(name)) is not None), None)
+
+
+def find_usual_endpoint_columns(edges: Table) -> tuple[int, int] | None:
+    """Indices of the source and target columns by their names; None if no columns have usual names."""
+    for source_name, target_name in ENDPOINT_COLUMNS:
+        source, target = edges.find_column(source_name), edges.find_column(target_name)
+        if source is not None and target is not None:
+            return source, target
+    return None
 
 
 def find_endpoint_columns(edges: Table, schema: TableSchema) -> tuple[int, int]:
@@ -94,15 +110,8 @@ def find_endpoint_columns(edges: Table, schema: TableSchema) -> tuple[int, int]:
             edges.column_index(schema.source, option="--source"),
             edges.column_index(schema.target, option="--target"),
         )
-    for source_name, target_name in ENDPOINT_COLUMNS:
-        source, target = edges.find_column(source_name), edges.find_column(target_name)
-        if source is not None and target is not None:
-            return source, target
-    if len(edges.columns) < 2:
-        raise InvalidInput(
-            f"{edges.source} must have a source column and a target column, but has {format_names(edges.columns)}."
-        )
-    return 0, 1
+    usual = find_usual_endpoint_columns(edges)
+    return first_two_columns(edges) if usual is None else usual
 
 
 def find_weight_column(edges: Table, schema: TableSchema, endpoints: tuple[int, int]) -> int | None:
@@ -116,7 +125,10 @@ def find_weight_column(edges: Table, schema: TableSchema, endpoints: tuple[int, 
 
 
 def feature_columns(nodes: Table, schema: TableSchema, *, used: set[int | None]) -> list[str]:
-    """Names of the columns that may be features: all but the `used` ones (id, label) and the ignored ones."""
+    """Names of the columns that may be features: all but the `used` ones (id, label) and the ignored ones.
+
+    Columns without a name, which hold the index of the rows, are no features either.
+    """
     excluded = used | {nodes.column_index(name, option="--ignore") for name in schema.ignore}
     for option, names in (("--one-hot", schema.one_hot), ("--bag-of-words", schema.bag_of_words)):
         for name in names:
@@ -127,4 +139,6 @@ def feature_columns(nodes: Table, schema: TableSchema, *, used: set[int | None])
     both = [name for name in schema.one_hot if name in schema.bag_of_words]
     if both:
         raise InvalidInput(f"{format_names(both)} must be passed to --one-hot or to --bag-of-words, not to both.")
+    encoded = (*schema.one_hot, *schema.bag_of_words)
+    excluded |= {column for column in find_index_columns(nodes) if nodes.columns[column] not in encoded}
     return [name for column, name in enumerate(nodes.columns) if column not in excluded]

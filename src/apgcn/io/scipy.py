@@ -13,17 +13,21 @@ from apgcn.data.graph import Graph, check_csr
 from apgcn.data.npz import check_archive_size
 from apgcn.errors import InvalidInput, MissingFile
 from apgcn.io.graph_builder import LoadedGraph, with_canonical_edges
+from apgcn.io.structure_encoding import AUTO, Structure
 
 
 def from_scipy(
     adjacency: sparse.spmatrix | sparse.sparray,
-    features: sparse.spmatrix | np.ndarray,
+    features: sparse.spmatrix | np.ndarray | None = None,
     labels: np.ndarray | None = None,
     *,
     directed: bool = False,
     name: str = "graph",
+    structure: Structure = AUTO,
 ) -> LoadedGraph:
     """Convert an adjacency in which entry (i, j) is the weight of the edge from i to j.
+
+    `structure` selects features that are computed from the edges, as in `build_graph`.
 
     Examples
     --------
@@ -33,8 +37,9 @@ def from_scipy(
     """
     if not sparse.issparse(adjacency):
         raise InvalidInput(f"adjacency must be a scipy sparse matrix, got {type(adjacency).__name__}.")
-    graph = Graph(adjacency, features=features, labels=labels, name=name)
-    return with_canonical_edges(graph, adjacency, directed=directed)
+    rows = np.zeros((adjacency.shape[0], 0)) if features is None else features
+    graph = Graph(adjacency, features=rows, labels=labels, name=name)
+    return with_canonical_edges(graph, adjacency, directed=directed, structure=structure)
 
 
 def read_scipy(path: Path) -> sparse.csr_matrix:

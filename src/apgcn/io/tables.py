@@ -11,9 +11,28 @@ import numpy as np
 
 from apgcn._utils.formatting import format_names
 from apgcn.errors import InvalidInput
+from apgcn.io.cells import MAX_STRAY_TEXT, MISSING, are_booleans, first_text, is_number, parse_numbers
 
-MAX_STRAY_TEXT = 0.1  # fraction of a column's cells: fewer texts among numbers are taken as typing errors
 MAX_ABS_VALUE = 1e18  # of a number in a cell: its square is well within single precision
+
+
+@dataclass(frozen=True)
+class Header:
+    """First line of a table of text.
+
+    Attributes
+    ----------
+    cells : tuple of str
+    line : int
+        Where the line begins, counted from 1.
+    problem : str
+        Message about names that are missing or repeated; empty if there is none. It is raised by `Table.check_header`,
+        because the line may be no header.
+    """
+
+    cells: tuple[str, ...]
+    line: int
+    problem: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,15 +46,25 @@ class Table:
     columns : tuple of str
         Column names, all different.
     cells : list of sequences
-        One sequence per column: strings, "" for a missing value, or an array of numbers, NaN for a missing value.
+        One sequence per column: strings (missing values are listed in `cells.MISSING`), or an array of numbers, NaN
+        for a missing value.
     line_numbers : sequence of int, optional
         Line of the file, counted from 1, in which each row begins. Without it messages count rows.
+    decimal_comma : bool
+        Whether numbers may have a decimal comma.
+    header : Header, optional
+        The line with the column names, where the names come from a line of text.
+    notes : sequence of str
+        What the reader assumed, one sentence each.
     """
 
     source: str
     columns: tuple[str, ...]
     cells: Sequence[Sequence[str] | np.ndarray]
     line_numbers: Sequence[int] | None = None
+    decimal_comma: bool = False
+    header: Header | None = None
+    notes: Sequence[str] = ()
     _numbers: dict[int, np.ndarray | None] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
@@ -45,6 +74,11 @@ class Table:
     def positions(self) -> dict[str, int]:
         """Index of each column by its name."""
         return {name: index for index, name in enumerate(self.columns)}
+
+    def check_header(self) -> None:
+        """Raise if a column name is missing or repeated."""
+        if self.header is not None and self.header.problem:
+            raise InvalidInput(self.header.problem)
 
     def column_index(self, name: str, *, option: str) -> int:
         """Index of a column; `option` is the command line option that named it.
@@ -78,7 +112,7 @@ class Table:
         Raises
         ------
         InvalidInput
-            If a cell reads NaN or infinity, or is too large.
+            If a cell reads infinity, or is too large.
         """
         if column not in self._numbers:
             self._numbers[column] = self._parse_numbers(column)
@@ -89,13 +123,11 @@ class Table:
         if isinstance(cells, np.ndarray):
             values, present = cells.astype(np.float64), ~np.isnan(cells)
         else:
-            stripped = [cell.strip() or "nan" for cell in cells]
-            try:
-                _check_digits("".join(stripped))
-                values = np.array(stripped, dtype=np.float64)
-            except ValueError:
+            stripped = [cell.strip() for cell in cells]
+            parsed = parse_numbers(stripped, decimal_comma=self.decimal_comma)
+            if parsed is None:
                 return None
-            present = np.array([bool(cell.strip()) for cell in cells], dtype=bool)
+            values, present = parsed, np.array([text not in MISSING for text in stripped], dtype=bool)
         invalid = np.flatnonzero(present & ~(np.abs(values) <= MAX_ABS_VALUE))
         if len(invalid):
             row = invalid[0]
@@ -108,38 +140,28 @@ class Table:
             )
         return values
 
+    def is_boolean(self, column: int) -> bool:
+        """Whether a column of text has true or false in each cell that is not missing."""
+        cells = self.cells[column]
+        return not isinstance(cells, np.ndarray) and are_booleans(cell.strip() for cell in cells)
+
     def require_numbers(self, column: int) -> np.ndarray:
         """Like `as_numbers`, but a cell with text is an error."""
         values = self.as_numbers(column)
         if values is None:
             cells = self.as_text(column)
-            row = next(row for row, text in enumerate(cells) if not _is_number(text))
+            row = first_text(cells, decimal_comma=self.decimal_comma)
             raise InvalidInput(f"{self.location(row, column)} must be a number, got {cells[row]!r}.")
         return values
 
     def stray_text_row(self, column: int) -> int | None:
         """First row with text in a column in which nearly all cells are numbers; None if there is no such row."""
         cells = self.as_text(column)
-        text_rows = [row for row, text in enumerate(cells) if text and not _is_number(text)]
-        present = sum(map(bool, cells))
+        text_rows = [row for row, text in enumerate(cells) if not is_number(text, decimal_comma=self.decimal_comma)]
+        present = sum(text not in MISSING for text in cells)
         return text_rows[0] if text_rows and len(text_rows) < MAX_STRAY_TEXT * present else None
 
     def location(self, row: int, column: int) -> str:
         """File, line and column name of a cell, for messages."""
         line = f"row {row + 1}" if self.line_numbers is None else f"line {self.line_numbers[row]}"
         return f"{self.source}, {line}, column {self.columns[column]!r}"
-
-
-def _check_digits(text: str) -> None:
-    """Raise ValueError for what Python alone reads as numbers: `1_000`, and digits of other scripts."""
-    if "_" in text or not text.isascii():
-        raise ValueError(text)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        _check_digits(text)
-        float(text or "0")
-    except ValueError:
-        return False
-    return True

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-from apgcn.data.registry import AMAZON_GRAPHS
+from apgcn.data.registry import AMAZON_GRAPHS, HETEROPHILOUS_GRAPHS
 from apgcn.errors import InvalidInput, UnknownName
 
 SourceName = Literal["paper", "published", "tuned"]
@@ -194,7 +194,7 @@ def _apgcn(name: SourceName, prefix: str = "") -> tuple[Preset, ...]:
         Preset(name, f"{prefix}{AP_GCN_SCRIPT}", {"epsilon": 0.01, "freeze_halted": False}),
         Preset(name, table_4, {"penalty": 0.001}, ("citeseer", "pubmed")),
         Preset(name, table_4, {"penalty": 0.005}, ("cora_ml",)),
-        Preset(name, f"{prefix}not in the paper: as for Cora-ML", {"penalty": 0.005}, ("cora",)),
+        Preset(name, f"{prefix}not in the paper: as for Cora-ML", {"penalty": 0.005}, ("cora", *HETEROPHILOUS_GRAPHS)),
         Preset(name, table_4, {"penalty": 0.05}, ("ms_academic", *AMAZON_GRAPHS)),
         Preset(name, f"{prefix}{AP_GCN}", {"l2": 0.0}, AMAZON_GRAPHS),
         Preset(name, f"{prefix}{AP_GCN_SCRIPT}", script_on_amazon, AMAZON_GRAPHS),

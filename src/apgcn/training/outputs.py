@@ -37,10 +37,14 @@ def summarize(
 ) -> dict[str, Any]:
     """Means, spreads and provenance of runs, as JSON values: what `apgcn train --json` prints.
 
-    `accuracy_ci95` is the half-width of a 95 % bootstrap interval over runs, None for one run. `steps_histogram`
-    counts nodes of all runs by K = 1..T; `diverged` counts runs whose loss was never finite.
+    `accuracy_ci95` is the half-width of a 95 % bootstrap interval over runs, None for one run. A graph of two classes
+    has `roc_auc_mean` and `roc_auc_ci95`, too. `steps_histogram` counts nodes of all runs by K = 1..T; `diverged`
+    counts runs whose loss was never finite.
     """
     accuracies = [result.test_accuracy for result in results if len(result.run.split.test)]
+    roc_aucs = [result.roc_auc(result.run.split.test) for result in results if len(result.run.split.test)]
+    two_classes = results[0].logits.shape[1] == 2 and len(roc_aucs) > 0 and bool(np.isfinite(roc_aucs).all())
+    roc_auc = {"roc_auc_mean": float(np.mean(roc_aucs)), "roc_auc_ci95": bootstrap_half_width(roc_aucs)}
     steps = np.concatenate([result.steps for result in results])
     return {
         "dataset": results[0].run.dataset,
@@ -48,6 +52,7 @@ def summarize(
         "runs": len(results),
         "accuracy_mean": float(np.mean(accuracies)) if accuracies else None,
         "accuracy_ci95": bootstrap_half_width(accuracies),
+        **(roc_auc if two_classes else {}),
         "steps_mean": float(steps.mean()),
         "steps_std": float(steps.std()),
         "steps_histogram": np.bincount(steps, minlength=model.max_steps + 1)[1:].tolist(),
@@ -83,10 +88,12 @@ def _compilers() -> tuple[str, ...]:
 def _run_summary(result: RunResult) -> dict[str, Any]:
     split = result.run.split
     accuracies = {name: result.accuracy(getattr(split, name)) for name in SET_NAMES}
+    roc_auc = result.roc_auc(split.test)
     return {
         "split": split.seed,
         "init": result.run.init,
         **{f"{name}_accuracy": None if math.isnan(value) else value for name, value in accuracies.items()},
+        **({} if math.isnan(roc_auc) else {"test_roc_auc": roc_auc}),
         "steps_mean": float(result.steps.mean()),
         "best_epoch": result.best_epoch,
         "epochs": result.epochs,

@@ -10,10 +10,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from apgcn._utils.roc_auc import roc_auc
 from apgcn._utils.validation import check_int
+from apgcn.data.datasets import published_splits
 from apgcn.data.graph import Graph
 from apgcn.data.registry import dataset_info
-from apgcn.data.splits import SET_NAMES, TEST_SEEDS, VALIDATION_SEEDS, Split, split_for_test, split_for_validation
+from apgcn.data.splits import (
+    SEEDS,
+    SET_NAMES,
+    SeedSet,
+    Split,
+    check_seed_set,
+    default_seed_set,
+    split_for_test,
+    split_for_validation,
+)
 from apgcn.errors import InvalidInput
 from apgcn.ops.rng import derive_seed
 
@@ -49,10 +60,12 @@ class Run:
 def benchmark_runs(graph: Graph, count: int, *, seed: int = 0, validation: bool = False) -> list[Run]:
     """The first `count` runs of the paper's protocol: the 20 test splits with one initialisation, then with the next.
 
+    A graph that is published with splits has those ten instead.
+
     Parameters
     ----------
     graph : Graph
-        A benchmark graph after `clean`.
+        A benchmark graph after `clean`, or as loaded if it is published with splits: see `load_prepared`.
     count : int
         100 is the complete protocol.
     seed : int
@@ -71,14 +84,26 @@ def benchmark_runs(graph: Graph, count: int, *, seed: int = 0, validation: bool 
     check_int("seed", seed, minimum=0)
     dataset = dataset_info(graph.name)
     if graph.num_nodes != dataset.nodes:
-        raise InvalidInput(
-            f"the splits of {graph.name} need its {dataset.nodes} nodes after clean(graph), got {graph.num_nodes}; "
-            "call clean(graph) first."
+        state, advice = (
+            ("as loaded", "leave out clean(graph)")
+            if dataset.has_splits
+            else ("after clean(graph)", "call clean(graph) first")
         )
-    seeds, draw = (VALIDATION_SEEDS, split_for_validation) if validation else (TEST_SEEDS, split_for_test)
-    splits = [draw(graph.labels, split_seed, visible=dataset.visible) for split_seed in seeds[:count]]
+        raise InvalidInput(
+            f"the splits of {graph.name} need its {dataset.nodes} nodes {state}, got {graph.num_nodes}; {advice}."
+        )
+    seed_set: SeedSet = "validation" if validation else default_seed_set(graph.name)
+    check_seed_set(graph.name, seed_set)
+    splits: Sequence[Split]
+    if seed_set == "published":
+        splits = published_splits(graph.name)
+    else:
+        draw = split_for_validation if validation else split_for_test
+        splits = [draw(graph.labels, split_seed, visible=dataset.visible) for split_seed in SEEDS[seed_set][:count]]
+    number_of_splits = len(SEEDS[seed_set])
     return [
-        Run(splits[index % len(seeds)], init=seed + index // len(seeds), dataset=graph.name) for index in range(count)
+        Run(splits[index % number_of_splits], init=seed + index // number_of_splits, dataset=graph.name)
+        for index in range(count)
     ]
 
 
@@ -195,6 +220,13 @@ class RunResult:
         labelled = nodes[self.labels[nodes] >= 0]
         correct = self.predictions[labelled] == self.labels[labelled]
         return float(correct.mean()) if len(labelled) else float("nan")
+
+    def roc_auc(self, nodes: np.ndarray) -> float:
+        """Area under the ROC curve over the labelled nodes among these; NaN unless there are two classes."""
+        if self.logits.shape[1] != 2:
+            return float("nan")
+        labelled = nodes[self.labels[nodes] >= 0]
+        return roc_auc(self.logits[labelled, 1] - self.logits[labelled, 0], self.labels[labelled])
 
     @property
     def stopping_accuracy(self) -> float:
