@@ -28,8 +28,8 @@ def test_the_readmes_python_runs(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(
         batching,
         "train_batch",
-        lambda graph, runs, model, training, report: train_batch(
-            graph, runs, model, replace(training, max_epochs=4), report
+        lambda graph, runs, model, training, report, **options: train_batch(
+            graph, runs, model, replace(training, max_epochs=4), report, **options
         ),
     )
     monkeypatch.chdir(tmp_path)

@@ -13,7 +13,8 @@ from scipy import sparse
 from apgcn._utils import limits
 from apgcn.cli import run
 from apgcn.data.npz import read_npz, write_npz
-from apgcn.errors import BrokenFile, InvalidInput
+from apgcn.distributed.streaming_npz import NpzSource
+from apgcn.errors import ApgcnError, BrokenFile, InvalidInput
 from apgcn.io.parquet import read_parquet
 from apgcn.io.scipy import read_scipy, write_scipy
 
@@ -39,6 +40,19 @@ def test_an_archive_larger_than_memory_is_refused_before_it_is_read(tmp_path, mo
         read_scipy(tmp_path / "g.npz")
     assert run(["fit", "--graph", str(tmp_path / "g.npz"), "--out", str(tmp_path / "model")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_an_array_that_a_rank_reads_at_once_must_fit_into_memory(tmp_path, little_memory):
+    """The edges and features of an archive are read in chunks, and may be larger."""
+    graph = two_communities()
+    write_npz(tmp_path / "g.npz", graph)
+    with np.load(tmp_path / "g.npz") as archive:
+        arrays = dict(archive)
+    np.savez_compressed(tmp_path / "g.npz", **{**arrays, "labels": np.zeros(3 * MIB, np.int64)})
+    with pytest.raises(ApgcnError, match=r"g\.npz must have at most 20,971,520 bytes .* got 25,165,9\d\d"):
+        NpzSource(tmp_path / "g.npz")
+    np.savez_compressed(tmp_path / "g.npz", **arrays, unused=np.zeros(3 * MIB))
+    assert NpzSource(tmp_path / "g.npz").num_nodes == 60
 
 
 @pytest.mark.parametrize(

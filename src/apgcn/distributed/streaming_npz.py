@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from scipy import sparse
 
+from apgcn._utils.limits import check_decompressed_size
 from apgcn.data.npz import check_offsets, decode_names
 from apgcn.distributed.graph_shard import EdgeChunks, GraphShard, shard_adjacency
 from apgcn.distributed.partition import partition_blocks, partition_metis
@@ -218,7 +219,8 @@ class NpzSource:
         return self._read(archive, "attr_shape")
 
     def _read(self, archive: zipfile.ZipFile, name: str) -> np.ndarray:
-        """A complete array."""
+        """A complete array; one that does not fit into memory is refused before it is read."""
+        check_decompressed_size(self.path, archive.getinfo(f"{name}.npy").file_size)
         reader = _ArrayReader(archive, name)
         return reader.read(int(np.prod(reader.shape))).reshape(reader.shape)
 
