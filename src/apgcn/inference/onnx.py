@@ -117,6 +117,7 @@ def _to_module(member: TrainedModel) -> APGCN:
         max_steps=config.max_steps,
         epsilon=config.epsilon,
         freeze_halted=config.freeze_halted,
+        min_steps=config.min_steps,
     )
     layers = (
         (batched.predict.first, module.lin1),

@@ -37,7 +37,8 @@ def summarize(
     """Means, spreads and provenance of runs, as JSON values: what `apgcn train --json` prints.
 
     `accuracy_ci95` is the half-width of a 95 % bootstrap interval over runs, None for one run. `steps_histogram`
-    counts nodes of all runs by K = 1..T; `diverged` counts runs whose loss was never finite.
+    counts nodes of all runs by K = 1..T, from K = 0 where `min_steps` is 0; `diverged` counts runs whose loss was never
+    finite.
     """
     accuracies = [result.test_accuracy for result in results if len(result.run.split.test)]
     steps = np.concatenate([result.steps for result in results])
@@ -49,7 +50,7 @@ def summarize(
         "accuracy_ci95": bootstrap_half_width(accuracies),
         "steps_mean": float(steps.mean()),
         "steps_std": float(steps.std()),
-        "steps_histogram": np.bincount(steps, minlength=model.max_steps + 1)[1:].tolist(),
+        "steps_histogram": model.steps_histogram(steps),
         "diverged": sum(result.best_epoch == 0 for result in results),
         "epochs_mean": float(np.mean([result.epochs for result in results])),
         "seconds": seconds,
