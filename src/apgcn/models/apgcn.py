@@ -30,7 +30,8 @@ class APGCNConfig(ModelConfig):
     `penalty` (the paper's alpha) is the weight of the propagation cost in the loss; `halting_interval` is the number of
     epochs between two updates of the halting unit; `z0_dropout` and `update_dropout` are two dropouts of the authors'
     script, see docs/paper_vs_code.md. With `freeze_halted` the state of a node is frozen once it has halted, which
-    saves computation; in the paper it is still updated.
+    saves computation; in the paper it is still updated. With `min_steps=0` a node may halt at its initial
+    prediction, so that neighbours that mislead need not change it; in the paper every node takes a step.
     """
 
     name: ClassVar[str] = "apgcn"
@@ -158,7 +159,7 @@ class BatchedAPGCN(BatchedModel):
 
     def is_trainable(self, parameter: nn.Parameter, epoch: int) -> bool:
         """Whether a parameter is updated on an epoch: the halting unit is on every `halting_interval`-th only."""
-        in_halting_unit = any(parameter is weight for weight in self.propagation.halting_unit.parameters())
+        in_halting_unit = any(parameter is weight for weight in self.propagation.halting_parameters())
         return not in_halting_unit or epoch % self.config.halting_interval == 0
 
     @property

@@ -25,8 +25,10 @@ class APGCNConv(nn.Module):
         p_i^k  = h_i^1 + ... + h_i^k for k < K_i, and R_i for k = K_i
         output = 1/K_i * sum over k <= K_i of p_i^k z_i^k + (1 - p_i^k) z_i^(k-1)
 
-    With `min_steps=0` the sums begin with h_i^0, and output = h_i^0 z_i^0 + ... + h_i^(K_i-1) z_i^(K_i-1) +
-    R_i z_i^(K_i): `apgcn.nn.halting` has the equations.
+    With `min_steps=0` the sums begin with h_i^0, of another linear layer, and
+
+        h_i^0  = sigmoid(Q^0 z_i^0 + q^0)
+        output = h_i^0 z_i^0 + ... + h_i^(K_i - 1) z_i^(K_i - 1) + R_i z_i^(K_i)
 
     Parameters
     ----------
@@ -88,12 +90,15 @@ class APGCNConv(nn.Module):
         self.freeze_halted = freeze_halted
         self.operator = GCNPropagation(dropout) if operator is None else operator
         self.halting_unit = nn.Linear(channels, 1)
+        if min_steps == 0:
+            self.initial_halting_unit = nn.Linear(channels, 1)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Initialise the parameters; with the initial bias a node halts near `max_steps`."""
-        self.halting_unit.reset_parameters()
-        nn.init.constant_(self.halting_unit.bias, -math.log(self.max_steps))  # logit(1 / (T + 1))
+        for unit in (self.halting_unit, self.initial_halting_unit) if self.min_steps == 0 else (self.halting_unit,):
+            unit.reset_parameters()
+            nn.init.constant_(unit.bias, -math.log(self.max_steps))  # logit(1 / (T + 1))
         reset = getattr(self.operator, "reset_parameters", None)
         if reset is not None:
             reset()
@@ -107,7 +112,7 @@ class APGCNConv(nn.Module):
         states, probabilities = [x], []
         cumulative = torch.zeros((), device=x.device)
         if self.min_steps == 0:
-            probabilities.append(self.halting_probabilities(x))
+            probabilities.append(self._probabilities(self.initial_halting_unit, x))
             cumulative = probabilities[0].detach()
         for k in range(1, self.max_steps + 1):
             z = self.operator(states[-1], *edges)
@@ -116,7 +121,7 @@ class APGCNConv(nn.Module):
             if self.freeze_halted and k > self.min_steps:
                 z = torch.where((cumulative < 1 - self.epsilon)[..., None], z, states[-1])
             states.append(z)
-            probabilities.append(self.halting_probabilities(z))
+            probabilities.append(self._probabilities(self.halting_unit, z))
             if self.freeze_halted:
                 cumulative = cumulative + probabilities[-1].detach()
         z, h = torch.stack(states), torch.stack(probabilities)  # (T + 1, ..., nodes, channels), (T, ..., nodes)
@@ -126,9 +131,10 @@ class APGCNConv(nn.Module):
         output = halting.combine(z, p.to(z.dtype), steps, min_steps=self.min_steps)
         return (output, steps, remainder) if return_steps else output
 
-    def halting_probabilities(self, z: Tensor) -> Tensor:
+    @staticmethod
+    def _probabilities(unit: nn.Linear, z: Tensor) -> Tensor:
         """h = sigmoid(Q z + q) of states z (..., nodes, channels), in single precision under autocast."""
-        return self.halting_unit(z).squeeze(-1).float().sigmoid()
+        return unit(z).squeeze(-1).float().sigmoid()
 
     def __repr__(self) -> str:
         arguments = f"{self.channels}, {self.halting_arguments}"

@@ -3,6 +3,17 @@
 In all functions axis 0 is the step, k = 1..T (h, p) or k = 0..T (z); the axes after it are runs and nodes, in any
 number, and z has the channels last. `tests/nn/test_halting.py` compares each function with a loop over nodes.
 
+A node takes at least `min_steps` steps. The paper's value is 1, the default of all functions. With a larger one the sum
+of halting probabilities may exceed 1 before a node may halt; it then counts as 1. With 0 a node may halt at its initial
+prediction z^0: h has a row for k = 0, too, and the output is another one. The paper's is a mean over K steps, undefined
+for K = 0, in which h moves the weight of a state by a fraction 1/K at most. With `min_steps=0` it is the expected state
+of a node that halts at step k with probability h^k (Graves, Adaptive Computation Time, 2016):
+
+    output_i = h_i^0 z_i^0 + ... + h_i^(K_i - 1) z_i^(K_i - 1) + R_i z_i^(K_i)
+
+which is z_i^0 for K_i = 0, approaches it as h_i^0 grows, and has the gradient z_i^k - z_i^(K_i) with respect to h_i^k.
+docs/halting.md compares it with other definitions.
+
 These functions are the reference of every implementation of the rule:
 
 * `nn.propagation.AdaptivePropagation`: batched models in PyTorch, where there are no kernels;

@@ -151,8 +151,13 @@ class AdaptivePropagation(nn.Module):
 
         z^k    = operator(z^(k-1))
         h_i^k  = sigmoid(z_i^k Q + q)
-        K_i    = the first k with h_i^1 + ... + h_i^k >= 1 - epsilon, at most max_steps
+        K_i    = the first k >= min_steps with h_i^1 + ... + h_i^k >= 1 - epsilon, at most max_steps
         output = 1/K_i * sum over k <= K_i of p_i^k z_i^k + (1 - p_i^k) z_i^(k-1)
+
+    With `min_steps=0` a node may halt at z^0: the sums begin with h_i^0, and
+
+        h_i^0  = sigmoid(z_i^0 Q^0 + q^0)
+        output = h_i^0 z_i^0 + ... + h_i^(K_i - 1) z_i^(K_i - 1) + R_i z_i^(K_i)
 
     (Q, q) is the halting unit, one linear layer for all nodes. K, the remainder R and the step weights p are computed
     as in `halting`, which also lists the fused implementations.
@@ -168,6 +173,9 @@ class AdaptivePropagation(nn.Module):
         node halts near `max_steps`.
     max_steps, epsilon
         T and epsilon of the paper.
+    min_steps : int
+        Smallest number of steps of a node, 0 to `max_steps`; the paper's is 1. With others the fused kernels compute
+        the states alone, or nothing where states are frozen.
     z0_dropout, update_dropout : float
         Two dropouts that are in the authors' script and not in the paper: on z^0, and on each node's update at each
         step. See docs/paper_vs_code.md.
@@ -209,6 +217,9 @@ class AdaptivePropagation(nn.Module):
         self.freeze_halted = freeze_halted
         self.halting_unit = Linear(channels, 1, rng=rng)
         nn.init.constant_(self.halting_unit.bias, -math.log(max_steps))  # logit(1 / (T + 1)) = -log T
+        if min_steps == 0:
+            self.initial_halting_unit = Linear(channels, 1, rng=rng)
+            nn.init.constant_(self.initial_halting_unit.bias, -math.log(max_steps))
 
     def forward(
         self, z0: Tensor, adjacency: Adjacency, rng: RandomStream | None = None, nodes: Tensor | None = None
@@ -218,36 +229,44 @@ class AdaptivePropagation(nn.Module):
         kernels = fused_kernels(self.operator, z0, adjacency)
         if kernels and self.min_steps == 1:
             return self._fused(kernels, z0, adjacency, rng, nodes)
-        needed = None  # nodes whose states are returned; None for all
-        if self.freeze_halted:
-            z, h, steps = self._frozen(z0, adjacency, rng)
-        else:
-            needed = nodes if kernels and self.max_steps <= MAX_FUSED_STEPS else None
-            z = self._unfrozen(kernels, z0, adjacency, rng, needed)
-            h = self.halting_probabilities(z[halting.first_step(self.min_steps) :])
-            steps = halting.halting_steps(h, epsilon=self.epsilon, min_steps=self.min_steps)
+        if self.freeze_halted or self.max_steps > MAX_FUSED_STEPS:
+            kernels = None
+        z, h, steps = (
+            self._frozen(z0, adjacency, rng)
+            if self.freeze_halted
+            else self._unfrozen(z0, adjacency, rng, kernels=kernels, nodes=nodes)
+        )
         remainder = halting.remainders(h, steps, min_steps=self.min_steps)
         p = halting.step_weights(h, steps, remainder, min_steps=self.min_steps)
-        mask = self._update_mask(z0.shape[1], rng)
-        if mask is not None and needed is not None:
-            mask = mask.gather(2, needed.expand(len(mask), -1)[:, None].expand(-1, self.max_steps, -1))
-        output = PropagationOutput(self._combine(z, p, steps, mask), steps=steps, remainder=remainder)
-        return output if nodes is None or needed is not None else output.select(nodes)
+        update_mask = self._update_mask(z0.shape[1], rng)
+        if kernels and nodes is not None and update_mask is not None:
+            update_mask = update_mask.gather(2, nodes.expand(len(update_mask), -1)[:, None].expand(-1, len(p), -1))
+        output = PropagationOutput(self._combine(z, p, steps, update_mask), steps=steps, remainder=remainder)
+        return output if nodes is None or kernels else output.select(nodes)
 
     def _unfrozen(
         self,
-        kernels: ModuleType | None,
         z0: Tensor,
         adjacency: Adjacency,
         rng: RandomStream | None,
-        nodes: Tensor | None,
-    ) -> Tensor:
-        """z^0, ..., z^T (T + 1, runs, nodes, channels), with kernels of these nodes; halted nodes are updated."""
-        if kernels is None or self.max_steps > MAX_FUSED_STEPS:
-            return torch.stack([*propagate(self.operator, z0, adjacency, steps=self.max_steps, rng=rng)])
-        matrices = self.operator.matrices(adjacency, steps=self.max_steps, rng=rng)  # type: ignore[attr-defined]
-        z0 = z0.expand(max(len(z0), rng.runs if rng else 1), -1, -1)
-        return FusedPropagationStates.apply(z0, nodes, matrices, self.max_steps, kernels)
+        *,
+        kernels: ModuleType | None = None,
+        nodes: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """z^0, ..., z^T (T + 1, runs, nodes, channels), h from the first step that counts, and K.
+
+        Halted nodes are updated. With kernels, which compute the states, of these nodes alone.
+        """
+        if kernels:
+            matrices = self.operator.matrices(adjacency, steps=self.max_steps, rng=rng)  # type: ignore[attr-defined]
+            z0 = z0.expand(max(len(z0), rng.runs if rng else 1), -1, -1)
+            z = FusedPropagationStates.apply(z0, nodes, matrices, self.max_steps, kernels)
+        else:
+            z = torch.stack([*propagate(self.operator, z0, adjacency, steps=self.max_steps, rng=rng)])
+        h = self.halting_probabilities(z[1:])
+        if self.min_steps == 0:
+            h = torch.cat([self._initial_probabilities(z[0])[None], h])
+        return z, h, halting.halting_steps(h, epsilon=self.epsilon, min_steps=self.min_steps)
 
     def _frozen(self, z0: Tensor, adjacency: Adjacency, rng: RandomStream | None) -> tuple[Tensor, Tensor, Tensor]:
         """z^0, ..., z^T, h^1, ..., h^T (from h^0 where it counts) and K; halted nodes are frozen.
@@ -259,7 +278,7 @@ class AdaptivePropagation(nn.Module):
         cumulative = torch.zeros((), device=z0.device)
         steps = torch.zeros((), dtype=torch.int64, device=z0.device)
         if self.min_steps == 0:
-            probabilities.append(self.halting_probabilities(z0))
+            probabilities.append(self._initial_probabilities(z0))
             cumulative = probabilities[0].detach()
         for k in range(1, self.max_steps + 1):
             active = cumulative < 1 - self.epsilon
@@ -272,10 +291,21 @@ class AdaptivePropagation(nn.Module):
         states[0] = states[0].expand_as(states[-1])
         return torch.stack(states), torch.stack(probabilities), steps.expand_as(probabilities[-1])
 
-    def halting_probabilities(self, z: Tensor) -> Tensor:
-        """h = sigmoid(z Q + q) of states z (..., runs, nodes, channels)."""
+    def halting_parameters(self) -> Iterator[nn.Parameter]:
+        """The weights and biases of the halting unit, and of that of step 0 with `min_steps=0`."""
+        yield from self.halting_unit.parameters()
+        if self.min_steps == 0:
+            yield from self.initial_halting_unit.parameters()
+
+    def _initial_probabilities(self, z0: Tensor) -> Tensor:
+        """h^0 = sigmoid(z^0 Q^0 + q^0), with `min_steps=0`."""
+        return self.halting_probabilities(z0, self.initial_halting_unit)
+
+    def halting_probabilities(self, z: Tensor, unit: Linear | None = None) -> Tensor:
+        """h = sigmoid(z Q + q) of states z (..., runs, nodes, channels), by default of the unit of k >= 1."""
+        unit = self.halting_unit if unit is None else unit
         states = z.movedim(-3, 0)  # (runs, ..., nodes, channels)
-        logits = linear(states.flatten(1, -2), self.halting_unit.weight, self.halting_unit.bias)
+        logits = linear(states.flatten(1, -2), unit.weight, unit.bias)
         return torch.sigmoid(logits).squeeze(-1).unflatten(1, states.shape[1:-1]).movedim(0, -2)
 
     def _fused(
