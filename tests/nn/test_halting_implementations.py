@@ -94,7 +94,7 @@ def make_problem(max_steps: int, epsilon: float, freeze: bool, min_steps: int = 
     matrix[ISOLATED], matrix[:, ISOLATED] = 0, 0
     z0 = (2 * rng.standard_normal((NODES, CHANNELS))).astype(np.float32)
     halting_weight = np.array([0.9, 0.7, 1.1], np.float32)
-    halting_bias = -1.0 if min_steps <= 1 else 2.0  # some nodes could halt before they may
+    halting_bias = -1.0 if min_steps <= 1 else 4.0  # some nodes could halt before they may
     return Problem(
         matrix.tocsr().astype(np.float32), z0, halting_weight, halting_bias, max_steps, epsilon, freeze, min_steps
     )
@@ -398,4 +398,6 @@ def test_in_the_problem_some_nodes_halt_before_any_step_and_some_only_because_th
     later = make_problem(8, 0.01, False, 2)
     earlier, later = reference(later._replace(min_steps=1)), reference(later)
     assert (earlier.steps < later.steps).any()
-    assert (later.remainder == 0).any(), "the sum of halting probabilities must exceed 1 before a node may halt"
+    assert (reference(make_problem(3, 0.01, False, 3)).remainder == 0).any(), (
+        "the sum of halting probabilities must exceed 1 before a node may halt"
+    )

@@ -99,6 +99,8 @@ class APGCNConv(nn.Module):
         for unit in (self.halting_unit, self.initial_halting_unit) if self.min_steps == 0 else (self.halting_unit,):
             unit.reset_parameters()
             nn.init.constant_(unit.bias, -math.log(self.max_steps))  # logit(1 / (T + 1))
+        if self.min_steps == 0:
+            self.initial_halting_unit.bias.data -= halting.INITIAL_SHIFT
         reset = getattr(self.operator, "reset_parameters", None)
         if reset is not None:
             reset()

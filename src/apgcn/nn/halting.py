@@ -12,7 +12,7 @@ of a node that halts at step k with probability h^k (Graves, Adaptive Computatio
     output_i = h_i^0 z_i^0 + ... + h_i^(K_i - 1) z_i^(K_i - 1) + R_i z_i^(K_i)
 
 which is z_i^0 for K_i = 0, approaches it as h_i^0 grows, and has the gradient z_i^k - z_i^(K_i) with respect to h_i^k.
-docs/halting.md compares it with other definitions.
+docs/halting.md has the reasons.
 
 These functions are the reference of every implementation of the rule:
 
@@ -34,6 +34,8 @@ from torch import Tensor
 
 from apgcn._utils.validation import check_int
 from apgcn.errors import InvalidInput
+
+INITIAL_SHIFT = 2.0  # by which the logit of h^0 begins below those of h^1, ..., h^T, see docs/halting.md
 
 
 def halting_steps(h: Tensor, *, epsilon: float = 0.01, min_steps: int = 1) -> Tensor:

@@ -170,7 +170,8 @@ class AdaptivePropagation(nn.Module):
         Channels of the initial prediction z^0.
     rng : RandomStream
         Draws the halting unit's initial weights. Its initial bias is logit(1 / (max_steps + 1)), so that an untrained
-        node halts near `max_steps`.
+        node halts near `max_steps`; that of the initial halting unit, with `min_steps=0`, is lower by
+        `halting.INITIAL_SHIFT`.
     max_steps, epsilon
         T and epsilon of the paper.
     min_steps : int
@@ -219,7 +220,7 @@ class AdaptivePropagation(nn.Module):
         nn.init.constant_(self.halting_unit.bias, -math.log(max_steps))  # logit(1 / (T + 1)) = -log T
         if min_steps == 0:
             self.initial_halting_unit = Linear(channels, 1, rng=rng)
-            nn.init.constant_(self.initial_halting_unit.bias, -math.log(max_steps))
+            nn.init.constant_(self.initial_halting_unit.bias, -math.log(max_steps) - halting.INITIAL_SHIFT)
 
     def forward(
         self, z0: Tensor, adjacency: Adjacency, rng: RandomStream | None = None, nodes: Tensor | None = None
