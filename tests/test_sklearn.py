@@ -7,6 +7,7 @@ from scipy import sparse
 from apgcn import clean, load
 from apgcn.cli import run
 from apgcn.data.graph import Graph
+from apgcn.data.synthetic import two_block_graph
 from apgcn.errors import InvalidInput
 from apgcn.inference.bundle import load_model
 from apgcn.report.explain.payload import build_payload
@@ -229,3 +230,11 @@ def test_model_of_tables_needs_tables(tmp_path):
     assert loaded.predict().shape == (12,)
     with pytest.raises(InvalidInput, match="X must be a table, on whose columns the model was trained"):
         loaded.predict(np.ones((3, 1)), np.eye(3))
+
+
+def test_min_steps_0_lets_nodes_be_predicted_from_their_features_alone():
+    graph = two_block_graph(400, degree=6, signal=1.0)
+    labels = np.where(np.arange(400) % 4 == 0, graph.labels, -1)
+    classifier = APGCNClassifier(min_steps=0, penalty=0.5, max_epochs=200)
+    classifier.fit(graph.features, labels, adjacency=graph.adjacency)
+    assert classifier.steps_.min() == 0

@@ -43,6 +43,8 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         Weight of the number of steps in the loss: with a larger penalty nodes halt earlier.
     max_steps : int
         Largest number of propagation steps of a node.
+    min_steps : int
+        Smallest number of propagation steps of a node; with 0 a node may be predicted from its features alone.
     hidden_channels : int
         Width of the hidden layer.
     dropout, edge_dropout : float
@@ -92,6 +94,7 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         graph: Graph | None = None,
         penalty: float = 0.005,
         max_steps: int = 10,
+        min_steps: int = 1,
         hidden_channels: int = 64,
         dropout: float = 0.5,
         edge_dropout: float = 0.5,
@@ -109,6 +112,7 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         self.graph = graph
         self.penalty = penalty
         self.max_steps = max_steps
+        self.min_steps = min_steps
         self.hidden_channels = hidden_channels
         self.dropout = dropout
         self.edge_dropout = edge_dropout
@@ -174,6 +178,7 @@ class APGCNClassifier(ClassifierMixin, BaseEstimator):
         model = APGCNConfig(
             penalty=self.penalty,
             max_steps=self.max_steps,
+            min_steps=self.min_steps,
             hidden_channels=self.hidden_channels,
             dropout=self.dropout,
             edge_dropout=self.edge_dropout,

@@ -589,3 +589,17 @@ def test_the_time_of_a_batch_is_that_of_the_most_similar_recorded_runs(store):
     assert relative_time(batch("amazon_photo", "gcn"), records=records) == pytest.approx(24 * photo / citeseer)
     records += add_fake_records(store, RunConfig.from_preset("citeseer", "gcn"), [0.7], seconds=1.0)
     assert relative_time(batch("amazon_photo", "gcn"), records=records) == pytest.approx(4 * photo / citeseer)
+
+
+def test_figure_2_begins_at_0_where_nodes_may_take_no_step(tmp_path):
+    store = Store(tmp_path)
+    records = [
+        *add_fake_records(store, RunConfig.from_preset("cora_ml", "apgcn"), [0.8], [[1, 1, 2, 10]]),
+        *add_fake_records(store, RunConfig.from_preset("cora_ml", "apgcn", min_steps=0), [0.8], [[0, 0, 1, 10]]),
+    ]
+    counted = figure2.steps_histogram(records)
+    assert dict(zip(counted.x, counted.y, strict=True)) == {
+        **dict.fromkeys(range(11), 0.0), 0: 2 / 8, 1: 3 / 8, 2: 1 / 8, 10: 2 / 8
+    }  # fmt: skip
+    assert figure2.steps_histogram(records[:1]).x == tuple(range(1, 11))
+    assert min(figure2.steps_density(store, records[1:], name="").x) == -1

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import TESTS
-from helpers.fake_records import results_without_times
+from helpers.fake_records import fake_record, results_without_times
 from helpers.run_small_plan import small_plan
 
 from apgcn.benchmark.config import RunConfig, RunKey
@@ -661,3 +661,23 @@ def test_planned_batch_survives_a_round_trip_through_json():
 def test_record_survives_a_round_trip_through_json(undisturbed):
     for record in undisturbed.records.values():
         assert Record.from_json(json.loads(json.dumps(record.to_json()))) == record
+
+
+def test_a_record_of_nodes_without_steps_counts_them_and_is_checked(tmp_path):
+    config = RunConfig.from_preset("cora_ml", "apgcn", min_steps=0)
+    (key,) = config.first_runs(1)
+    assert "min_steps=0" in key.text
+    assert "min_steps" not in RunConfig.from_preset("cora_ml", "apgcn", min_steps=1).text
+    record = fake_record(key, 0.8, [0, 0, 3, 10], file="steps/x.npz")
+    assert (record.steps_histogram, record.steps_mean) == ((2, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1), 3.25)
+    line = json.loads(json.dumps(record.to_json()))
+    assert Record.from_json(line) == record
+    with pytest.raises(InvalidInput, match=r"steps_histogram must have max_steps \+ 1 = 11 counts, got 10"):
+        Record.from_json({**line, "steps_histogram": [2, 0, 0, 2, 0, 0, 0, 0, 0, 0], "steps_mean": 1.5})
+
+
+def test_records_without_min_steps_count_from_one(undisturbed):
+    line = json.loads(json.dumps(next(iter(undisturbed.records.values())).to_json()))
+    del line["hyperparameters"]["min_steps"]
+    assert Record.from_json(line).first_step == 1
+    assert Record.from_json({**line, "model": "another"}).first_step == 1

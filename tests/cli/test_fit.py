@@ -19,6 +19,7 @@ from apgcn.cli.options import GraphFiles
 from apgcn.cli.predict import graph_to_predict
 from apgcn.data.npz import write_npz
 from apgcn.data.transforms import subgraph
+from apgcn.errors import InvalidInput
 from apgcn.inference.bundle import ModelBundle, load_model, save_model
 from apgcn.inference.fit import fit
 from apgcn.inference.splits import stratified_split
@@ -445,3 +446,25 @@ def test_freeze_halted_is_saved(tmp_path, monkeypatch):
     write_communities(tmp_path)
     assert run(["fit", "--graph", "communities.npz", "--out", "m", "--set", "freeze_halted=true", *QUICK]) == 0
     assert load_model(tmp_path / "m").model.config.freeze_halted is True
+
+
+def test_a_model_with_min_steps_0_is_saved_and_predicts_what_it_predicted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    graph = write_communities(tmp_path)
+    halts_often = ["--set", "learning_rate=0.1", "--set", "halting_interval=1", "--penalty", "1"]
+    options = ["--set", "min_steps=0", *halts_often, *QUICK]
+    assert run(["fit", "--graph", "communities.npz", "--out", "m", *options]) == 0
+    assert "K =  0 |" in capsys.readouterr().out
+    model = load_model(tmp_path / "m").model
+    assert model.config.min_steps == 0
+    assert "propagation.initial_halting_unit.weight" in model.weights
+    predictions = model.predict(graph)
+    assert predictions.steps.min() == 0, "the test needs nodes that halt before any step"
+    assert run(["predict", "m", "--out", "p.csv"]) == 0
+    with (tmp_path / "p.csv").open(newline="") as file:
+        steps = [float(row["steps"]) for row in csv.DictReader(file)]
+    np.testing.assert_allclose(steps, predictions.steps, atol=1e-5)
+    some = model.predict(graph, np.array([5, 2]))
+    np.testing.assert_array_equal(some.probabilities, predictions.probabilities[[5, 2]])
+    with pytest.raises(InvalidInput, match="min_steps=1"):
+        model.lazy_predictor(graph)

@@ -384,3 +384,18 @@ def test_a_model_without_training_has_no_epochs_and_no_training_hyperparameters(
         "growth",
         "ridge",
     }
+
+
+def test_with_min_steps_0_the_histogram_begins_at_0(capsys):
+    assert run([*QUICK, "--set", "min_steps=0", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert len(summary["steps_histogram"]) == 3  # K = 0, 1, 2
+    assert sum(summary["steps_histogram"]) == 2485
+    assert run([*QUICK, "--set", "min_steps=0"]) == 0
+    assert "K =  0 |" in capsys.readouterr().out
+    assert histogram([1, 3], first=0)[0].startswith("  K =  0 |")
+
+
+def test_min_steps_above_max_steps_is_refused(capsys):
+    assert run([*QUICK, "--set", "min_steps=3"]) == 2
+    assert "min_steps must be at most max_steps, 2, got 3" in capsys.readouterr().err

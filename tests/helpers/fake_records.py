@@ -22,12 +22,13 @@ PROVENANCE = {
 def fake_record(key: RunKey, test: float | None, steps: Sequence[int], *, row: int = 0, file: str = "", **fields):
     """A record with this test accuracy and these steps of its nodes."""
     run_config = key.run_config
-    max_steps = dict(run_config.hyperparameters).get("max_steps", 10)
+    hyperparameters = dict(run_config.hyperparameters)
+    max_steps, first_step = hyperparameters.get("max_steps", 10), min(hyperparameters.get("min_steps", 1), 1)
     values = {
         "key": key.text,
         "dataset": run_config.dataset,
         "model": run_config.model,
-        "hyperparameters": dict(run_config.hyperparameters),
+        "hyperparameters": hyperparameters,
         "train_per_class": run_config.train_per_class,
         "seed_set": run_config.seed_set,
         "split": key.split,
@@ -37,7 +38,7 @@ def fake_record(key: RunKey, test: float | None, steps: Sequence[int], *, row: i
         "validation_accuracy": 0.8,
         "test_accuracy": test,
         "steps_mean": float(np.mean(steps)),
-        "steps_histogram": tuple(np.bincount(steps, minlength=max_steps + 1)[1:].tolist()),
+        "steps_histogram": tuple(np.bincount(steps, minlength=max_steps + 1)[first_step:].tolist()),
         "steps_file": file,
         "steps_row": row,
         "best_epoch": 10,

@@ -18,6 +18,7 @@ from apgcn import APGCNConfig, Graph, TrainingConfig
 from apgcn.data.splits import Split
 from apgcn.distributed.graph_shard import shard_graph
 from apgcn.distributed.halo import HaloExchange, ShardedAdjacency
+from apgcn.inference.lazy_predictor import supports_lazy
 from apgcn.inference.lazy_propagation import LazyGraph, LazyModel, lazy_propagate
 from apgcn.inference.onnx import EnsembleModule, write_onnx
 from apgcn.inference.trained_model import TrainedModel
@@ -33,9 +34,17 @@ HUB, LOOPED, SOURCE, ISOLATED = 0, 3, 5, 7
 SOME_NODES = np.array([HUB, ISOLATED, 11, 2])
 
 CASES = [
-    pytest.param(max_steps, epsilon, freeze, id=f"T={max_steps}-epsilon={epsilon}-{'frozen' if freeze else 'unfrozen'}")
-    for max_steps in (1, 3, 8)
-    for epsilon in (0.01, 0.3)
+    pytest.param(
+        max_steps,
+        epsilon,
+        freeze,
+        min_steps,
+        id=f"T={max_steps}-epsilon={epsilon}-{'frozen' if freeze else 'unfrozen'}-min_steps={min_steps}",
+    )
+    for max_steps, epsilon, min_steps in (
+        *((max_steps, epsilon, 1) for max_steps in (1, 3, 8) for epsilon in (0.01, 0.3)),
+        *((1, 0.01, 0), (8, 0.01, 0), (3, 0.3, 0), (8, 0.01, 2), (3, 0.3, 2), (3, 0.01, 3)),
+    )
     for freeze in (False, True)
 ]
 
@@ -50,6 +59,20 @@ class Problem(NamedTuple):
     max_steps: int
     epsilon: float
     freeze: bool
+    min_steps: int = 1
+    initial_halting_weight: np.ndarray = np.array([-0.8, 1.2, 0.5], np.float32)  # Q^0, with min_steps = 0
+    initial_halting_bias: float = 2.5
+
+    def unit(self, step: int) -> tuple[np.ndarray, float]:
+        """Weight and bias of the halting unit of a step."""
+        if step == 0:
+            return self.initial_halting_weight, self.initial_halting_bias
+        return self.halting_weight, self.halting_bias
+
+    def units(self, module) -> list[tuple[np.ndarray, float, torch.nn.Module]]:
+        """Weight, bias and layer of each halting unit of a module."""
+        units = [(*self.unit(1), module.halting_unit)]
+        return [*units, (*self.unit(0), module.initial_halting_unit)] if self.min_steps == 0 else units
 
 
 class Result(NamedTuple):
@@ -62,7 +85,7 @@ class Result(NamedTuple):
     is_softmax: bool = False
 
 
-def make_problem(max_steps: int, epsilon: float, freeze: bool) -> Problem:
+def make_problem(max_steps: int, epsilon: float, freeze: bool, min_steps: int = 1) -> Problem:
     rng = np.random.default_rng(0)
     matrix = sparse.random(NODES, NODES, density=0.12, random_state=rng, format="lil")
     matrix[:, HUB], matrix[HUB] = rng.random((NODES, 1)), rng.random(NODES)
@@ -71,7 +94,10 @@ def make_problem(max_steps: int, epsilon: float, freeze: bool) -> Problem:
     matrix[ISOLATED], matrix[:, ISOLATED] = 0, 0
     z0 = (2 * rng.standard_normal((NODES, CHANNELS))).astype(np.float32)
     halting_weight = np.array([0.9, 0.7, 1.1], np.float32)
-    return Problem(matrix.tocsr().astype(np.float32), z0, halting_weight, -1.0, max_steps, epsilon, freeze)
+    halting_bias = -1.0 if min_steps <= 1 else 4.0  # some nodes could halt before they may
+    return Problem(
+        matrix.tocsr().astype(np.float32), z0, halting_weight, halting_bias, max_steps, epsilon, freeze, min_steps
+    )
 
 
 def reference(problem: Problem) -> Result:
@@ -82,37 +108,45 @@ def reference(problem: Problem) -> Result:
     a = scale[:, None] * weights * scale
     z = [problem.z0.astype(np.float64)]
     cumulative = np.zeros(NODES)
-    steps, remainder = np.zeros(NODES, int), np.ones(NODES)
+    steps, remainder = np.full(NODES, -1), np.ones(NODES)
     total = np.zeros((NODES, CHANNELS))
-    for k in range(1, problem.max_steps + 1):
-        new = a @ z[-1]
+    for k in range(min(problem.min_steps, 1), problem.max_steps + 1):
+        new = z[0].copy() if k == 0 else a @ z[-1]
         for node in range(NODES):
-            if steps[node]:
+            if steps[node] >= 0:
                 if problem.freeze:
                     new[node] = z[-1][node]
                 continue
-            h = 1 / (1 + np.exp(-(new[node] @ problem.halting_weight + problem.halting_bias)))
+            weight, bias = problem.unit(k)
+            h = 1 / (1 + np.exp(-(new[node] @ weight + bias)))
             cumulative[node] += h
             assert abs(cumulative[node] - (1 - problem.epsilon)) > 1e-4, "K would depend on rounding"
-            halts = k == problem.max_steps or cumulative[node] >= 1 - problem.epsilon
-            p = remainder[node] if halts else cumulative[node]
-            total[node] += p * new[node] + (1 - p) * z[-1][node]
+            may_halt = k >= problem.min_steps and cumulative[node] >= 1 - problem.epsilon
+            halts = k == problem.max_steps or may_halt
+            if problem.min_steps == 0:
+                total[node] += (remainder[node] if halts else h) * new[node]
+            else:
+                p = remainder[node] if halts else min(1, cumulative[node])
+                total[node] += p * new[node] + (1 - p) * z[-1][node]
             if halts:
                 steps[node] = k
             else:
-                remainder[node] = 1 - cumulative[node]
-        z.append(new)
-    return Result(total / steps[:, None], steps, remainder)
+                remainder[node] = max(0, 1 - cumulative[node])
+        if k > 0:
+            z.append(new)
+    output = total if problem.min_steps == 0 else total / steps[:, None]
+    return Result(output, steps, remainder)
 
 
 def states(problem: Problem, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """z^0, ..., z^T (T + 1, nodes, channels) and h^1, ..., h^T (T, nodes), in PyTorch."""
     a = Adjacency(problem.adjacency, device="cpu", dtype=dtype).normalized.to_dense()
-    q, bias = torch.as_tensor(problem.halting_weight, dtype=dtype), problem.halting_bias
-    z, h = [torch.as_tensor(problem.z0, dtype=dtype)], []
-    for _ in range(problem.max_steps):
+    (q0, bias0), (q, bias) = ((torch.as_tensor(problem.unit(k)[0], dtype=dtype), problem.unit(k)[1]) for k in (0, 1))
+    z = [torch.as_tensor(problem.z0, dtype=dtype)]
+    h = [torch.sigmoid(z[0] @ q0 + bias0)] if problem.min_steps == 0 else []
+    for k in range(1, problem.max_steps + 1):
         new = a @ z[-1]
-        if problem.freeze and h:
+        if problem.freeze and h and k > problem.min_steps:
             halted = torch.stack(h).sum(0) >= 1 - problem.epsilon
             new = torch.where(halted[:, None], z[-1], new)
         z.append(new)
@@ -122,9 +156,10 @@ def states(problem: Problem, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Te
 
 def halting_functions(problem: Problem) -> Result:
     z, h = states(problem, torch.float64)
-    steps = halting.halting_steps(h, epsilon=problem.epsilon)
-    remainder = halting.remainders(h, steps)
-    output = halting.combine(z, halting.step_weights(h, steps, remainder), steps)
+    minimum = {"min_steps": problem.min_steps}
+    steps = halting.halting_steps(h, epsilon=problem.epsilon, **minimum)
+    remainder = halting.remainders(h, steps, **minimum)
+    output = halting.combine(z, halting.step_weights(h, steps, remainder, **minimum), steps, **minimum)
     return Result(output.numpy(), steps.numpy(), remainder.numpy())
 
 
@@ -135,12 +170,14 @@ def adaptive_propagation(problem: Problem, adjacency: Adjacency, nodes: np.ndarr
         channels=CHANNELS,
         rng=RandomStream([0], device=adjacency.weights.device),
         max_steps=problem.max_steps,
+        min_steps=problem.min_steps,
         epsilon=problem.epsilon,
         freeze_halted=problem.freeze,
     ).to(adjacency.weights.dtype)
     with torch.no_grad():
-        layer.halting_unit.weight.copy_(torch.as_tensor(problem.halting_weight)[None, :, None])
-        layer.halting_unit.bias.fill_(problem.halting_bias)
+        for weight, bias, unit in problem.units(layer):
+            unit.weight.copy_(torch.as_tensor(weight)[None, :, None])
+            unit.bias.fill_(bias)
         z0 = torch.as_tensor(problem.z0).to(adjacency.weights)[None]
         needed = None if nodes is None else torch.as_tensor(nodes, device=z0.device)[None]
         return [value[0].cpu().numpy() for value in layer(z0, adjacency, nodes=needed)]
@@ -249,10 +286,13 @@ def edge_index_and_weight(problem: Problem) -> tuple[torch.Tensor, torch.Tensor]
 
 
 def edge_index_module(problem: Problem) -> Result:
-    conv = APGCNConv(CHANNELS, problem.max_steps, problem.epsilon, freeze_halted=problem.freeze)
+    conv = APGCNConv(
+        CHANNELS, problem.max_steps, problem.epsilon, freeze_halted=problem.freeze, min_steps=problem.min_steps
+    )
     with torch.no_grad():
-        conv.halting_unit.weight.copy_(torch.as_tensor(problem.halting_weight)[None])
-        conv.halting_unit.bias.fill_(problem.halting_bias)
+        for weight, bias, unit in problem.units(conv):
+            unit.weight.copy_(torch.as_tensor(weight)[None])
+            unit.bias.fill_(bias)
         values = conv(torch.as_tensor(problem.z0), *edge_index_and_weight(problem), return_steps=True)
     return Result(*(value.numpy() for value in values))
 
@@ -262,6 +302,7 @@ def trained_model(problem: Problem) -> TrainedModel:
     config = APGCNConfig(
         hidden_channels=2 * CHANNELS,
         max_steps=problem.max_steps,
+        min_steps=problem.min_steps,
         epsilon=problem.epsilon,
         freeze_halted=problem.freeze,
     )
@@ -274,6 +315,10 @@ def trained_model(problem: Problem) -> TrainedModel:
         "propagation.halting_unit.weight": torch.as_tensor(problem.halting_weight)[None, :, None].clone(),
         "propagation.halting_unit.bias": torch.full((1, 1, 1), problem.halting_bias),
     }
+    if problem.min_steps == 0:
+        weight, bias = problem.unit(0)
+        weights["propagation.initial_halting_unit.weight"] = torch.as_tensor(weight)[None, :, None].clone()
+        weights["propagation.initial_halting_unit.bias"] = torch.full((1, 1, 1), bias)
     split = Split(train=np.array([0]), stopping=np.array([1]), test=np.array([2]), seed=0)
     return TrainedModel(config, TrainingConfig(), weights, ("a", "b", "c"), CHANNELS, split)
 
@@ -320,17 +365,20 @@ def compare(result: Result, expected: Result) -> None:
         np.testing.assert_allclose(result.remainder, expected.remainder[result.nodes], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("max_steps", "epsilon", "freeze"), CASES)
+@pytest.mark.parametrize(("max_steps", "epsilon", "freeze", "min_steps"), CASES)
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
-def test_every_implementation_agrees_with_a_loop_over_nodes(name, max_steps, epsilon, freeze, monkeypatch):
-    problem, run = make_problem(max_steps, epsilon, freeze), IMPLEMENTATIONS[name]
+def test_every_implementation_agrees_with_a_loop_over_nodes(name, max_steps, epsilon, freeze, min_steps, monkeypatch):
+    problem, run = make_problem(max_steps, epsilon, freeze, min_steps), IMPLEMENTATIONS[name]
+    if min_steps != 1 and name.startswith("lazy"):
+        assert not supports_lazy(trained_model(problem).config, num_classes=CHANNELS)
+        return
     compare(run(problem, monkeypatch) if "kernels" in name and "halo" not in name else run(problem), reference(problem))
 
 
-@pytest.mark.parametrize("freeze", [False, True])
-def test_an_onnx_file_agrees_with_a_loop_over_nodes(freeze, tmp_path):
+@pytest.mark.parametrize(("freeze", "min_steps"), [(False, 1), (True, 1), (False, 0), (True, 0), (False, 2)])
+def test_an_onnx_file_agrees_with_a_loop_over_nodes(freeze, min_steps, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
-    problem = make_problem(3, 0.01, freeze)  # exporting takes seconds a step
+    problem = make_problem(3, 0.01, freeze, min_steps)  # exporting takes seconds a step
     write_onnx(tmp_path / "model.onnx", trained_model(problem))
     edge_index, edge_weight = (tensor.numpy() for tensor in edge_index_and_weight(problem))
     session = runtime.InferenceSession(tmp_path / "model.onnx")
@@ -343,3 +391,13 @@ def test_the_problem_has_nodes_that_halt_at_many_steps_and_frozen_states_that_ma
     assert len(np.unique(unfrozen.steps)) > 4
     assert unfrozen.steps.max() == 8
     assert np.abs(unfrozen.output - frozen.output).max() > 0.01
+
+
+def test_in_the_problem_some_nodes_halt_before_any_step_and_some_only_because_they_may_not_halt_earlier():
+    assert 0 < (reference(make_problem(8, 0.01, False, 0)).steps == 0).sum() < NODES
+    later = make_problem(8, 0.01, False, 2)
+    earlier, later = reference(later._replace(min_steps=1)), reference(later)
+    assert (earlier.steps < later.steps).any()
+    assert (reference(make_problem(3, 0.01, False, 3)).remainder == 0).any(), (
+        "the sum of halting probabilities must exceed 1 before a node may halt"
+    )

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 from helpers.graphs import random_graph
+from scipy import sparse
 
 from apgcn.errors import InvalidInput
-from apgcn.nn import halting
+from apgcn.models.apgcn import APGCNConfig
+from apgcn.nn import APGCNConv, halting
 from apgcn.nn.operators import OPERATORS, NormalizedAdjacency, PageRank
 from apgcn.nn.propagation import AdaptivePropagation, FixedPropagation, propagate
 from apgcn.ops.device_graph import Adjacency, DeviceGraph
@@ -173,3 +175,155 @@ def test_repr_has_the_operator_and_the_steps():
 def test_invalid_arguments_of_adaptive_propagation_are_rejected(invalid):
     with pytest.raises(InvalidInput, match=f"{next(iter(invalid))} must be "):
         AdaptivePropagation(NormalizedAdjacency(), **{"channels": 3, "rng": RandomStream([1]), **invalid})
+
+
+PATH = sparse.csr_matrix(np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]], np.float32))
+ROOT_6 = math.sqrt(6)  # of the degrees 2 and 3, self-loops counted
+
+
+def fill_units(propagation: AdaptivePropagation, *, weight: float, bias: float) -> None:
+    """Give all halting units these weights and biases."""
+    for parameter in propagation.halting_parameters():
+        parameter.data.fill_(bias if parameter.shape[1] == 1 else weight)
+
+
+def on_a_path(z0: list[float], weight: float, bias: float, **config) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Output, steps and remainder of the three nodes of a path with one channel, in double precision."""
+    propagation = AdaptivePropagation(NormalizedAdjacency(), channels=1, rng=RandomStream([0]), **config).double()
+    units = [propagation.halting_unit, *([propagation.initial_halting_unit] if config["min_steps"] == 0 else [])]
+    for unit in units:
+        unit.weight.data.fill_(weight)
+        unit.bias.data.fill_(bias)
+    path = Adjacency(PATH, device="cpu", dtype=torch.float64)
+    output, steps, remainder = propagation(torch.tensor(z0, dtype=torch.float64)[None, :, None], path)
+    return output[0, :, 0], steps[0], remainder[0]
+
+
+def test_a_node_may_halt_before_any_step_worked_by_hand():
+    """z^0 = (6, 0, 0) and z^1 = (3, sqrt 6, 0).
+
+    With weights 1 and biases 0 the first node has h^0 = 0.9975: it halts. The others have
+    h^0 = 1/2 and a sum of at least 1 at step 1, so they halt there with the remainder 1/2.
+    """
+    output, steps, remainder = on_a_path([6, 0, 0], 1.0, 0.0, max_steps=3, min_steps=0)
+    assert steps.tolist() == [0, 1, 1]
+    assert remainder.tolist() == [1, 0.5, 0.5]
+    torch.testing.assert_close(output, torch.tensor([6, ROOT_6 / 2, 0], dtype=torch.float64))
+
+
+def test_a_node_that_may_not_halt_yet_has_at_most_the_whole_budget_worked_by_hand():
+    """h = 0.6 and min_steps = 2: the sums are 0.6 and 1.2, so K = 2, R = 0.4 and p = (0.6, 0.4).
+
+    h = 0.9 and min_steps = 3: the sums are 0.9 and 1.8, which counts as 1, so R = 0 and p = (0.9, 1, 0).
+    """
+    z0, z1, z2 = (torch.tensor(z, dtype=torch.float64) for z in ([6, 0, 0], [3, ROOT_6, 0], [2.5, 5 / ROOT_6, 1]))
+    output, steps, remainder = on_a_path([6, 0, 0], 0.0, math.log(0.6 / 0.4), max_steps=4, min_steps=2)
+    assert steps.tolist() == [2, 2, 2]
+    torch.testing.assert_close(remainder, torch.full_like(remainder, 0.4))
+    torch.testing.assert_close(output, (0.6 * z1 + 0.4 * z0 + 0.4 * z2 + 0.6 * z1) / 2)
+    output, steps, remainder = on_a_path([6, 0, 0], 0.0, math.log(0.9 / 0.1), max_steps=3, min_steps=3)
+    assert steps.tolist() == [3, 3, 3]
+    torch.testing.assert_close(remainder, torch.zeros_like(remainder))
+    torch.testing.assert_close(output, (0.9 * z1 + 0.1 * z0 + z2 + z2) / 3)
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+def test_with_min_steps_0_a_halting_unit_that_halts_at_once_leaves_z0_and_one_that_never_does_gives_zT(
+    adjacency, freeze
+):
+    propagation = adaptive(max_steps=4, min_steps=0, freeze_halted=freeze)
+    fill_units(propagation, weight=0.0, bias=math.inf)
+    actual = propagation(initial_prediction(2), adjacency)
+    assert (actual.steps == 0).all()
+    assert (actual.remainder == 1).all()
+    assert torch.equal(actual.output, initial_prediction(2))
+    fill_units(propagation, weight=0.0, bias=-math.inf)
+    actual = propagation(initial_prediction(2), adjacency)
+    four_steps = FixedPropagation(NormalizedAdjacency(), steps=4)(initial_prediction(2), adjacency)
+    assert (actual.steps == 4).all()
+    torch.testing.assert_close(actual.output, four_steps.output)
+
+
+def test_with_min_steps_T_every_node_takes_T_steps(adjacency):
+    """Where h is 0 the output is that of a node that never halts; where h is 1, that of steps 1, ..., T - 1."""
+    forced, free = (adaptive(max_steps=4, min_steps=min_steps) for min_steps in (4, 1))
+    z = [*propagate(NormalizedAdjacency(), initial_prediction(2), adjacency, steps=4, rng=None)]
+    for propagation in (forced, free):
+        propagation.halting_unit.weight.data.zero_()
+        propagation.halting_unit.bias.data.fill_(-200.0)
+    actual, expected = (propagation(initial_prediction(2), adjacency) for propagation in (forced, free))
+    assert (actual.steps == 4).all()
+    torch.testing.assert_close(actual.output, expected.output)
+    forced.halting_unit.bias.data.fill_(200.0)
+    actual = forced(initial_prediction(2), adjacency)
+    assert (actual.steps == 4).all()
+    torch.testing.assert_close(actual.output, (z[1] + z[2] + 2 * z[3]) / 4)
+
+
+@pytest.mark.parametrize("min_steps", [0, 1, 2])
+@pytest.mark.parametrize("freeze", [False, True])
+def test_gradients_equal_finite_differences(min_steps, freeze):
+    graph = random_graph(15, edges=25)
+    adjacency = Adjacency(graph.adjacency, device="cpu", dtype=torch.float64)
+    propagation = adaptive(1, max_steps=4, min_steps=min_steps, freeze_halted=freeze).double()
+    for parameter in propagation.halting_parameters():
+        parameter.data.mul_(10)
+    propagation.halting_unit.bias.data.fill_(-0.3)
+    if min_steps == 0:
+        propagation.initial_halting_unit.bias.data.fill_(2.0)
+    names = [name for name, _ in propagation.named_parameters()]
+
+    def outputs(z0, *parameters):
+        actual = torch.func.functional_call(propagation, dict(zip(names, parameters, strict=True)), (z0, adjacency))
+        return actual.output, actual.remainder
+
+    steps = propagation(initial_prediction(1).double(), adjacency).steps
+    assert steps.min() == min_steps
+    assert len(steps.unique()) > 2
+    assert torch.autograd.gradcheck(
+        outputs, [initial_prediction(1).double().requires_grad_(), *propagation.parameters()]
+    )
+
+
+def test_with_min_steps_0_the_gradient_of_h_is_the_state_minus_the_last(adjacency):
+    """Where no node halts before T, output = h^0 z^0 + ... + (1 - h^0 - ...) z^T."""
+    propagation = adaptive(1, max_steps=2, min_steps=0).double()
+    fill_units(propagation, weight=0.0, bias=-1.5)
+    z0 = initial_prediction(1).double()
+    double = Adjacency(random_graph(15, edges=25).adjacency, device="cpu", dtype=torch.float64)
+    propagation(z0, double).output.sum().backward()
+    z = [*propagate(NormalizedAdjacency(), z0, double, steps=2, rng=None)]
+    h = torch.sigmoid(torch.tensor(-1.5, dtype=torch.float64))
+    units = propagation.initial_halting_unit, propagation.halting_unit
+    for k, unit in enumerate(units):
+        torch.testing.assert_close(unit.bias.grad.sum(), (h * (1 - h) * (z[k] - z[2])).sum())
+
+
+def test_update_dropout_keeps_the_expectation_with_min_steps_0(adjacency):
+    propagation = AdaptivePropagation(
+        NormalizedAdjacency(edge_dropout=0.0),
+        channels=3,
+        rng=RandomStream([0] * 4000),
+        update_dropout=0.5,
+        max_steps=4,
+        min_steps=0,
+    )
+    z0 = initial_prediction(1).expand(4000, -1, -1).contiguous()
+    drawn = propagation(z0, adjacency, RandomStream(range(4000))).output
+    error = (drawn.mean(0) - propagation(z0[:1], adjacency).output[0]).abs() / (drawn.std(0) / 4000**0.5)
+    assert drawn.std(0).min() > 0
+    assert error.max() < 5
+
+
+@pytest.mark.parametrize(
+    ("min_steps", "max_steps", "message"),
+    [
+        (-1, 10, "min_steps must be >= 0, got -1"),
+        (1.5, 10, "min_steps must be an integer, got 1.5"),
+        (5, 4, "min_steps must be at most max_steps, 4, got 5"),
+    ],
+)
+def test_min_steps_must_be_an_integer_from_0_to_max_steps(min_steps, max_steps, message):
+    for make in (adaptive, lambda **steps: APGCNConv(3, **steps), APGCNConfig):
+        with pytest.raises(InvalidInput, match=message):
+            make(min_steps=min_steps, max_steps=max_steps)

@@ -138,6 +138,43 @@ def test_fixed_propagation_matches_reference(kernels, device, operator, some_nod
             torch.testing.assert_close(fused, reference, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("some_nodes", [False, True])
+@pytest.mark.parametrize("min_steps", [0, 2])
+@pytest.mark.parametrize("update_dropout", [0.0, 0.5])
+def test_propagation_states_match_reference(kernels, device, min_steps, some_nodes, update_dropout):
+    """In adaptive propagation with another `min_steps` than the paper's, in training and in evaluation."""
+    adjacency = Adjacency(random_graph(3), device=device, dtype=torch.float32)
+    for runs, training in ((1, True), (2, True), (2, False)):
+        nodes = torch.tensor([[0, 5, 3], [7, 1, 16]], device=device)[:runs] if some_nodes else None
+        z0 = torch.randn(runs, adjacency.num_nodes, 3, generator=torch.manual_seed(1)).to(device).requires_grad_()
+        layer = AdaptivePropagation(
+            NormalizedAdjacency(),
+            channels=3,
+            rng=RandomStream(range(runs), device=device),
+            max_steps=4,
+            min_steps=min_steps,
+            update_dropout=update_dropout,
+        )
+        layer.halting_unit.bias.data.fill_(0.3)
+        layer.halting_unit.weight.data.mul_(5)
+        if min_steps == 0:
+            layer.initial_halting_unit.bias.data.fill_(5.0)
+            layer.initial_halting_unit.weight.data.mul_(5)
+        all_steps = []
+
+        def compute(layer=layer, z0=z0, nodes=nodes, training=training, all_steps=all_steps):
+            rng = RandomStream(range(len(z0)), device=device) if training else None
+            output, steps, remainder = layer(z0, adjacency, rng, nodes)
+            all_steps.append(steps)
+            return [output, remainder], [z0, *layer.halting_parameters()]
+
+        for fused, reference in kernel_and_reference(compute):
+            torch.testing.assert_close(fused, reference, rtol=1e-4, atol=1e-5)
+        assert torch.equal(*all_steps)
+        assert all_steps[0].min() >= min_steps
+        assert some_nodes or all_steps[0].min() == min_steps
+
+
 def test_fixed_propagation_of_values_that_are_not_finite_is_not_finite(kernels, device):
     """Their halting probability is NaN, at which the kernels stop; a zero would hide that a training diverges.
 

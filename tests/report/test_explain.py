@@ -275,11 +275,11 @@ def test_step_zero_of_a_node_is_its_initial_prediction(opened, bundle, payload):
     assert row == ["0", f"{payload['classes'][best]} {100 * probabilities[best]:.1f}\u00a0%", "itself only"]
 
 
-@pytest.mark.parametrize("freeze", [False, True])
-def test_steps_on_the_page_are_the_states_of_the_model(opened, freeze):
+@pytest.mark.parametrize(("freeze", "min_steps"), [(False, 1), (True, 1), (False, 0)])
+def test_steps_on_the_page_are_the_states_of_the_model(opened, freeze, min_steps):
     """Step by step, until the node halts; neighbours that halted before it are frozen or not."""
     graph = synthetic_graph(300, edges=600, features=16, classes=4)
-    bundle = train_bundle(graph, model=APGCNConfig(penalty=0.05, freeze_halted=freeze), epochs=200)
+    bundle = train_bundle(graph, model=APGCNConfig(penalty=0.05, freeze_halted=freeze, min_steps=min_steps), epochs=200)
     view = opened(build_payload(bundle))
     model, device_graph = bundle.model.build(graph)
     with torch.no_grad():
@@ -292,6 +292,7 @@ def test_steps_on_the_page_are_the_states_of_the_model(opened, freeze):
         trace = view.evaluate("(i) => propagationTrace(i).map(({ probabilities }) => Array.from(probabilities))", node)
         assert len(trace) == steps[0, node] + 1
         np.testing.assert_allclose(trace, expected[: len(trace), node], atol=1e-4)
+    assert view.locator("#legend span").first.inner_text() == f"K = {min_steps}"
 
 
 def test_accuracy_against_cost_is_shown_if_other_penalties_were_trained(opened):

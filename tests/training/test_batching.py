@@ -101,3 +101,15 @@ def test_the_classifier_passes_its_threads_on(graph, used, tmp_path):
     loaded = APGCNClassifier.load(tmp_path / "m", threads=2)
     assert loaded.threads == 2
     assert np.array_equal(loaded.predict_proba(), classifier.predict_proba())
+
+
+def test_runs_that_may_halt_before_any_step_train_alone_and_to_the_same_bits(graph):
+    """Fused kernels compute their states only, so on a CPU they train one after the other."""
+    runs = [Run(SPLIT, init=init, dataset="graph") for init in (0, 1)]
+    config = APGCNConfig(min_steps=0)
+    assert not config.has_fused_kernel
+    assert APGCNConfig().has_fused_kernel
+    together = train(graph, runs, config, SHORT)
+    for run, result in zip(runs, together, strict=True):
+        (alone,) = train(graph, [run], config, SHORT)
+        np.testing.assert_array_equal(result.logits, alone.logits)

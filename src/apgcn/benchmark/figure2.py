@@ -89,12 +89,19 @@ def build(store: Store, scope: Scope) -> Artifact:
 
 
 def steps_histogram(records: Sequence[Record], *, name: str = "counted") -> Series:
-    """Fraction of nodes, over all runs, with K = 1, 2, ... steps."""
-    max_steps = max(len(record.steps_histogram) for record in records)
-    counts = np.zeros(max_steps)
+    """Fraction of nodes, over all runs, with K = 1, 2, ... steps, from 0 where nodes may take none."""
+    first, last = _range_of_steps(records)
+    counts = np.zeros(last + 1)
     for record in records:
-        counts[: len(record.steps_histogram)] += record.steps_histogram
-    return Series(name, tuple(range(1, max_steps + 1)), tuple((counts / counts.sum()).tolist()), kind="bars")
+        counts[record.first_step : record.first_step + len(record.steps_histogram)] += record.steps_histogram
+    fractions = counts[first:] / counts.sum()
+    return Series(name, tuple(range(first, last + 1)), tuple(fractions.tolist()), kind="bars")
+
+
+def _range_of_steps(records: Sequence[Record]) -> tuple[int, int]:
+    """The smallest and the largest K that the histograms of these records count."""
+    first = min(record.first_step for record in records)
+    return first, max(record.first_step + len(record.steps_histogram) for record in records) - 1
 
 
 def steps_density(store: Store, records: Sequence[Record], *, name: str) -> Series:
@@ -102,8 +109,8 @@ def steps_density(store: Store, records: Sequence[Record], *, name: str) -> Seri
 
     If the archive of the steps is damaged, the series is empty and its name tells so.
     """
-    max_steps = max(len(record.steps_histogram) for record in records)
-    grid = np.linspace(0, max_steps + 1, GRID_POINTS)
+    first, last = _range_of_steps(records)
+    grid = np.linspace(first - 1, last + 1, GRID_POINTS)
     try:
         density = kernel_density(store.mean_steps(records), grid)
     except BrokenFile:

@@ -15,8 +15,6 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Self, TypeGuard, get_args
 
-import numpy as np
-
 from apgcn.benchmark.config import RunConfig, RunKey
 from apgcn.data.splits import SET_NAMES, SeedSet
 from apgcn.errors import InvalidInput
@@ -48,10 +46,10 @@ class Record(JSONRecord):
     """A finished run.
 
     The accuracies are those of the best weights; null where the split has no such nodes. `steps_histogram` counts nodes
-    by K = 1..T. The K of every node is row `steps_row` of the array in `steps_file`. `seconds` is the run's fraction of
-    the time of its run batch, by epochs; `batch_runs` counts the runs that trained together. `threads` is the maximum
-    number of threads on a CPU; null on a GPU, and missing in older records, whose runs had one. `test_roc_auc` is there
-    for graphs of two classes only.
+    by K = 1..T, from K = 0 where `min_steps` is 0. The K of every node is row `steps_row` of the array in `steps_file`.
+    `seconds` is the run's fraction of the time of its run batch, by epochs; `batch_runs` counts the runs that trained
+    together. `threads` is the maximum number of threads on a CPU; null on a GPU, and missing in older records, whose
+    runs had one. `test_roc_auc` is there for graphs of two classes only.
     """
 
     key: str
@@ -105,15 +103,23 @@ class Record(JSONRecord):
         record._check_plausible()
         return record
 
+    @property
+    def first_step(self) -> int:
+        """The K that `steps_histogram` begins with, 0 or 1."""
+        if self.model in MODELS:
+            return self.run_config.configs[0].first_step
+        return min(self.hyperparameters.get("min_steps", 1), 1)
+
     def _check_plausible(self) -> None:
         """Check that the fields can be those of one run."""
-        steps = range(1, len(self.steps_histogram) + 1)
+        steps = range(self.first_step, self.first_step + len(self.steps_histogram))
         mean = sum(map(operator.mul, steps, self.steps_histogram)) / sum(self.steps_histogram)
         if not math.isclose(self.steps_mean, mean, rel_tol=1e-6):
             raise InvalidInput(f"steps_mean must be that of steps_histogram, {mean}, got {self.steps_mean}.")
-        max_steps = self.hyperparameters.get("max_steps", len(steps))
-        if self.model in MODELS and len(steps) != max_steps:
-            raise InvalidInput(f"steps_histogram must have max_steps = {max_steps} counts, got {len(steps)}.")
+        max_steps = self.hyperparameters.get("max_steps", steps[-1])
+        if self.model in MODELS and steps[-1] != max_steps:
+            counts = f"max_steps = {max_steps}" if self.first_step else f"max_steps + 1 = {max_steps + 1}"
+            raise InvalidInput(f"steps_histogram must have {counts} counts, got {len(steps)}.")
         if self.best_epoch > self.epochs:
             raise InvalidInput(f"best_epoch must be at most epochs, {self.epochs}, got {self.best_epoch}.")
 
@@ -135,7 +141,6 @@ class Record(JSONRecord):
         }
         run_config = key.run_config
         hyperparameters = dict(run_config.hyperparameters)
-        max_steps = max(int(hyperparameters.get("max_steps", 0)), int(result.steps.max()))
         return cls(
             key=key.text,
             dataset=run_config.dataset,
@@ -148,7 +153,7 @@ class Record(JSONRecord):
             **accuracies,
             test_roc_auc=_none_for_nan(result.roc_auc(result.run.split.test)),
             steps_mean=float(result.steps.mean()),
-            steps_histogram=tuple(np.bincount(result.steps, minlength=max_steps + 1)[1:].tolist()),
+            steps_histogram=tuple(run_config.configs[0].steps_histogram(result.steps)),
             steps_file=steps_file,
             steps_row=steps_row,
             best_epoch=result.best_epoch,

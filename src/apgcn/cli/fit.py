@@ -401,8 +401,8 @@ def _show(summary: dict[str, Any], steps: np.ndarray | None, trained: Any) -> No
     if steps is not None:
         rounded = "" if summary["ensemble_size"] == 1 else "; each node's mean over the ensemble, rounded"
         console.print(f"\nsteps K: [bold]{steps.mean():.2f}[/] on average{rounded}")
-        counts = np.bincount(np.rint(steps).astype(int), minlength=model.max_steps + 1)[1:]
-        for line in render.histogram(counts.tolist()):
+        counts = model.steps_histogram(np.rint(steps).astype(int))
+        for line in render.histogram(counts, first=model.first_step):
             console.print(line)
     if summary["trials"]:
         best = summary["trials"][0]

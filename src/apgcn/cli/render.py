@@ -98,7 +98,7 @@ def training_summary(
             f"steps K                 [bold]{summary['steps_mean']:.2f}[/] on average, "
             f"standard deviation {summary['steps_std']:.2f} over nodes"
         )
-        for line in histogram(summary["steps_histogram"]):
+        for line in histogram(summary["steps_histogram"], first=min(hyperparameters.get("min_steps", 1), 1)):
             console.print(line)
     else:
         console.print(f"steps K                 {summary['steps_mean']:g} for every node")
@@ -152,8 +152,8 @@ def terminal() -> Console:
     return Console(highlight=False, soft_wrap=True, width=width)
 
 
-def histogram(counts: Sequence[int]) -> list[str]:
-    """Lines of a bar chart: the fraction of nodes for each number of steps.
+def histogram(counts: Sequence[int], *, first: int = 1) -> list[str]:
+    """Lines of a bar chart: the fraction of nodes for each number of steps, from the first.
 
     >>> for line in histogram([0, 2, 6]): print(line.replace("█", "#"))
       K =  1 |                                            0.0 %
@@ -164,7 +164,7 @@ def histogram(counts: Sequence[int]) -> list[str]:
     block = "█" if _can_print("█") else "#"
     return [
         f"  K = {k:2} |{block * round(BAR_WIDTH * count / longest):{BAR_WIDTH}} {100 * count / total:6.1f} %"
-        for k, count in enumerate(counts, start=1)
+        for k, count in enumerate(counts, start=first)
     ]
 
 

@@ -1,8 +1,8 @@
-"""Synthetic graphs with hubs, communities and weakly informative features, of any size.
+"""Synthetic graphs: with hubs, communities and weakly informative features, and with neighbours that mislead.
 
-A degree-corrected stochastic block model (Karrer and Newman, 2011): every node has a community, which is its class, and
-a weight, drawn from a power law. Endpoints of edges are drawn by weight, the second one mostly from the community of
-the first.
+`synthetic_graph` is a degree-corrected stochastic block model (Karrer and Newman, 2011): every node has a community,
+which is its class, and a weight, drawn from a power law. Endpoints of edges are drawn by weight, the second one mostly
+from the community of the first. `two_block_graph` has two classes and any edge homophily.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from apgcn._utils.validation import check_int
+from apgcn._utils.validation import check_int, check_number
 from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput
 
@@ -49,6 +49,57 @@ def synthetic_graph(nodes: int, *, edges: int, features: int = 64, classes: int 
     x = random.standard_normal((nodes, features), dtype=np.float32)
     x += FEATURE_SIGNAL * random.standard_normal((classes, features), dtype=np.float32)[labels]
     return Graph(adjacency=adjacency, features=x, labels=labels, name="synthetic")
+
+
+def two_block_graph(
+    nodes: int = 2000,
+    *,
+    degree: int = 10,
+    homophily: float = 0.15,
+    features: int = 16,
+    signal: float = 0.35,
+    seed: int = 0,
+) -> Graph:
+    """Two classes of equal size, in which a fraction `homophily` of the edges joins nodes of the same class.
+
+    With less than a half, neighbours mislead: propagation with the normalised adjacency moves a node towards the other
+    class. The features of the two classes have the means `signal` and `-signal`, and noise of standard deviation 1.
+
+    Parameters
+    ----------
+    nodes : int
+    degree : int
+        Average degree, up to the few edges that are drawn twice.
+    homophily : float
+        From 0 to 1.
+    features : int
+    signal : float
+    seed : int
+
+    Examples
+    --------
+    >>> from apgcn.data.homophily import edge_homophily
+    >>> round(edge_homophily(two_block_graph()), 2)
+    0.15
+    """
+    for name, value in (("degree", degree), ("features", features)):
+        check_int(name, value)
+    check_int("nodes", nodes, minimum=4 * degree)
+    check_number("signal", signal)
+    if not 0 <= homophily <= 1:
+        raise InvalidInput(f"homophily must be from 0 to 1, got {homophily}.")
+    random = np.random.default_rng(seed)
+    labels = random.permutation(np.arange(nodes) % 2)
+    members = [np.flatnonzero(labels == label) for label in (0, 1)]
+    source = random.integers(nodes, size=nodes * degree // 2)
+    within = random.random(len(source)) < homophily
+    drawn = [random.choice(block, len(source)) for block in members]
+    target = np.where(labels[source] == within, drawn[1], drawn[0])
+    source, target = source[source != target], target[source != target]
+    adjacency = sparse.coo_matrix((np.ones(len(source)), (source, target)), shape=(nodes, nodes)).tocsr()
+    adjacency = (adjacency + adjacency.T).sign().astype(np.float32)
+    x = random.standard_normal((nodes, features)) + signal * (2 * labels[:, None] - 1)
+    return Graph(adjacency=adjacency, features=x.astype(np.float32), labels=labels, name="two_block")
 
 
 def _distinct_pairs(random: np.random.Generator, labels: np.ndarray, *, count: int) -> tuple[np.ndarray, np.ndarray]:

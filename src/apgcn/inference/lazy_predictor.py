@@ -32,8 +32,8 @@ Minimize = Literal["time", "operations"]
 
 
 def supports_lazy(model: ModelConfig, *, num_classes: int) -> bool:
-    """Whether a model has a halting unit and a fused kernel, at most `MAX_STEPS` steps and `MAX_WIDTH` classes, and
-    numba is installed.
+    """Whether a model has a halting unit and a fused kernel, and so the paper's `min_steps`, at most `MAX_STEPS` steps
+    and `MAX_WIDTH` classes, and numba is installed.
     """
     halts = isinstance(model, APGCNConfig) and model.has_fused_kernel and model.max_steps <= MAX_STEPS
     return halts and num_classes <= MAX_WIDTH and kernels_for_device(torch.device("cpu")) is not None

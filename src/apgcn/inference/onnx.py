@@ -141,12 +141,15 @@ def _to_module(member: TrainedModel) -> APGCN:
         max_steps=config.max_steps,
         epsilon=config.epsilon,
         freeze_halted=config.freeze_halted,
+        min_steps=config.min_steps,
     )
-    layers = (
+    layers = [
         (batched.predict.first, module.lin1),
         (batched.predict.second, module.lin2),
         (batched.propagation.halting_unit, module.propagation.halting_unit),
-    )
+    ]
+    if config.min_steps == 0:
+        layers.append((batched.propagation.initial_halting_unit, module.propagation.initial_halting_unit))
     with torch.no_grad():
         for source, target in layers:
             target.weight.copy_(source.weight[0].T)

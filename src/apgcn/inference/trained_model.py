@@ -136,9 +136,9 @@ class TrainedModel:
         self._check_features(graph)
         if not self._supports_lazy:
             raise InvalidInput(
-                f"lazy prediction needs AP-GCN or AP-APPNP with at most {MAX_STEPS} steps and {MAX_WIDTH} classes (got "
-                f"{len(self.class_names):,}), and numba, but the model is {self.config.title} with "
-                f"{self.config.max_steps} steps; use predict, which computes all nodes."
+                f"lazy prediction needs AP-GCN or AP-APPNP with min_steps=1, at most {MAX_STEPS} steps and {MAX_WIDTH} "
+                f"classes (got {len(self.class_names):,}), and numba, but the model is {self.config.title} with "
+                f"{self.config.min_steps} to {self.config.max_steps} steps; use predict, which computes all nodes."
             )
         members = [self.member(number).build_without_graph() for number in range(self.ensemble_size)]
         assert all(isinstance(member, BatchedAPGCN) for member in members)

@@ -13,6 +13,7 @@ from apgcn._utils.validation import check_bool, check_fraction, check_int, check
 from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput
 from apgcn.models.base import BatchedModel, ModelConfig, num_edges_with_self_loops, num_stored_features
+from apgcn.nn.halting import check_steps
 from apgcn.nn.layers import MLP
 from apgcn.nn.operators import NormalizedAdjacency, Operator
 from apgcn.nn.propagation import AdaptivePropagation, PropagationOutput
@@ -29,7 +30,8 @@ class APGCNConfig(ModelConfig):
     `penalty` (the paper's alpha) is the weight of the propagation cost in the loss; `halting_interval` is the number of
     epochs between two updates of the halting unit; `z0_dropout` and `update_dropout` are two dropouts of the authors'
     script, see docs/paper_vs_code.md. With `freeze_halted` the state of a node is frozen once it has halted, which
-    saves computation; in the paper it is still updated.
+    saves computation; in the paper it is still updated. With `min_steps=0` a node may halt at its initial
+    prediction, so that neighbours that mislead need not change it; in the paper every node takes a step.
     """
 
     name: ClassVar[str] = "apgcn"
@@ -37,13 +39,13 @@ class APGCNConfig(ModelConfig):
     citation: ClassVar[str] = "Spinelli, Scardapane and Uncini, IEEE TNNLS 2020"
     memory_advice: ClassVar[str] = "make max_steps or hidden_channels smaller"
     row_shardable: ClassVar[bool] = True
-    has_fused_kernel: ClassVar[bool] = True
     supports_freezing: ClassVar[bool] = True  # False for another halting rule that does not implement `freeze_halted`
 
     hidden_channels: int = 64
     dropout: float = 0.5
     edge_dropout: float = 0.5
     max_steps: int = 10
+    min_steps: int = 1
     epsilon: float = 0.01
     penalty: float = 0.005
     halting_interval: int = 5
@@ -52,14 +54,20 @@ class APGCNConfig(ModelConfig):
     freeze_halted: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("hidden_channels", "max_steps", "halting_interval"):
+        for name in ("hidden_channels", "halting_interval"):
             check_int(name, getattr(self, name))
+        check_steps(self.min_steps, self.max_steps)
         for name in ("dropout", "edge_dropout", "z0_dropout", "update_dropout", "epsilon"):
             check_fraction(name, getattr(self, name))
         check_number("penalty", self.penalty)
         check_bool("freeze_halted", self.freeze_halted)
         if self.freeze_halted and not self.supports_freezing:
             raise InvalidInput(f"freeze_halted must be False for {self.title}, got True.")
+
+    @property
+    def has_fused_kernel(self) -> bool:
+        """Whether fused kernels compute halting and output too, not the states alone: with the paper's `min_steps`."""
+        return self.min_steps == 1
 
     def operator(self, classes: int, rng: RandomStream) -> Operator:
         """The operator of a propagation step; a variant of AP-GCN has another."""
@@ -126,6 +134,7 @@ class BatchedAPGCN(BatchedModel):
             channels=out_channels,
             rng=rng,
             max_steps=config.max_steps,
+            min_steps=config.min_steps,
             epsilon=config.epsilon,
             z0_dropout=config.z0_dropout,
             update_dropout=config.update_dropout,
@@ -150,7 +159,7 @@ class BatchedAPGCN(BatchedModel):
 
     def is_trainable(self, parameter: nn.Parameter, epoch: int) -> bool:
         """Whether a parameter is updated on an epoch: the halting unit is on every `halting_interval`-th only."""
-        in_halting_unit = any(parameter is weight for weight in self.propagation.halting_unit.parameters())
+        in_halting_unit = any(parameter is weight for weight in self.propagation.halting_parameters())
         return not in_halting_unit or epoch % self.config.halting_interval == 0
 
     @property

@@ -63,7 +63,6 @@ class ModelConfig:
     citation: ClassVar[str]  # the model's paper
     memory_advice: ClassVar[str] = "make hidden_channels smaller"  # what to do when memory does not suffice
     has_weights: ClassVar[bool] = True  # it is trained from initial weights, run by run
-    has_fused_kernel: ClassVar[bool] = False  # its propagation has fused kernels, see `ops.kernels`
     row_shardable: ClassVar[bool] = False  # it can be trained where no process has all rows, see `distributed`
 
     @property
@@ -75,6 +74,20 @@ class ModelConfig:
     def min_steps(self) -> int:
         """The smallest number of propagation steps of a node: 0 if a model can predict from a node's features alone."""
         return 1
+
+    @property
+    def first_step(self) -> int:
+        """The K at which histograms of K begin: 0 for a model that can predict from a node's features alone, else 1."""
+        return min(self.min_steps, 1)
+
+    def steps_histogram(self, steps: np.ndarray) -> list[int]:
+        """Number of values of K, of any shape, from `first_step` to T."""
+        return np.bincount(steps.ravel(), minlength=self.max_steps + 1)[self.first_step :].tolist()
+
+    @property
+    def has_fused_kernel(self) -> bool:
+        """Whether its propagation has fused kernels, see `ops.kernels`."""
+        return False
 
     def build(self, graph: DeviceGraph, rng: RandomStream) -> BatchedModel:
         """A batched model for a graph, one run per run of `rng`, which draws the initial weights."""

@@ -20,10 +20,15 @@ class APGCNConv(nn.Module):
 
         z^k    = operator(z^(k-1)),  z^0 = x
         h_i^k  = sigmoid(Q z_i^k + q)
-        K_i    = the first k with h_i^1 + ... + h_i^k >= 1 - epsilon, at most max_steps
+        K_i    = the first k >= min_steps with h_i^1 + ... + h_i^k >= 1 - epsilon, at most max_steps
         R_i    = 1 - (h_i^1 + ... + h_i^(K_i - 1)), the remainder
         p_i^k  = h_i^1 + ... + h_i^k for k < K_i, and R_i for k = K_i
         output = 1/K_i * sum over k <= K_i of p_i^k z_i^k + (1 - p_i^k) z_i^(k-1)
+
+    With `min_steps=0` the sums begin with h_i^0, of another linear layer, and
+
+        h_i^0  = sigmoid(Q^0 z_i^0 + q^0)
+        output = h_i^0 z_i^0 + ... + h_i^(K_i - 1) z_i^(K_i - 1) + R_i z_i^(K_i)
 
     Parameters
     ----------
@@ -41,6 +46,8 @@ class APGCNConv(nn.Module):
     freeze_halted : bool
         Whether the state of a node is frozen after it has halted; in the paper it is still updated, and its
         out-neighbours receive the updates.
+    min_steps : int
+        Smallest number of propagation steps of a node; with 0 a node may halt at its own x, before any step.
 
     Shapes
     ------
@@ -67,26 +74,33 @@ class APGCNConv(nn.Module):
         dropout: float = 0.0,
         operator: Callable[..., Tensor] | None = None,
         freeze_halted: bool = False,
+        min_steps: int = 1,
     ):
         super().__init__()
         check_int("channels", channels)
-        check_int("max_steps", max_steps)
+        halting.check_steps(min_steps, max_steps)
         check_fraction("epsilon", epsilon)
         check_bool("freeze_halted", freeze_halted)
         if operator is not None and not callable(operator):
             raise InvalidInput(f"operator must be callable, such as GCNConv(16, 16), got {operator!r}.")
         self.channels = channels
         self.max_steps = max_steps
+        self.min_steps = min_steps
         self.epsilon = epsilon
         self.freeze_halted = freeze_halted
         self.operator = GCNPropagation(dropout) if operator is None else operator
         self.halting_unit = nn.Linear(channels, 1)
+        if min_steps == 0:
+            self.initial_halting_unit = nn.Linear(channels, 1)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Initialise the parameters; with the initial bias a node halts near `max_steps`."""
-        self.halting_unit.reset_parameters()
-        nn.init.constant_(self.halting_unit.bias, -math.log(self.max_steps))  # logit(1 / (T + 1))
+        for unit in (self.halting_unit, self.initial_halting_unit) if self.min_steps == 0 else (self.halting_unit,):
+            unit.reset_parameters()
+            nn.init.constant_(unit.bias, -math.log(self.max_steps))  # logit(1 / (T + 1))
+        if self.min_steps == 0:
+            self.initial_halting_unit.bias.data -= halting.INITIAL_SHIFT
         reset = getattr(self.operator, "reset_parameters", None)
         if reset is not None:
             reset()
@@ -99,26 +113,41 @@ class APGCNConv(nn.Module):
             raise InvalidInput(f"x must have shape (..., nodes, {self.channels}), got {tuple(x.shape)}.")
         states, probabilities = [x], []
         cumulative = torch.zeros((), device=x.device)
-        for _ in range(self.max_steps):
+        if self.min_steps == 0:
+            probabilities.append(self._probabilities(self.initial_halting_unit, x))
+            cumulative = probabilities[0].detach()
+        for k in range(1, self.max_steps + 1):
             z = self.operator(states[-1], *edges)
             if z.shape != x.shape:
                 raise InvalidInput(f"operator must keep the shape {tuple(x.shape)}, got {tuple(z.shape)}.")
-            if self.freeze_halted:
+            if self.freeze_halted and k > self.min_steps:
                 z = torch.where((cumulative < 1 - self.epsilon)[..., None], z, states[-1])
             states.append(z)
-            probabilities.append(self.halting_unit(z).squeeze(-1).float().sigmoid())
+            probabilities.append(self._probabilities(self.halting_unit, z))
             if self.freeze_halted:
                 cumulative = cumulative + probabilities[-1].detach()
         z, h = torch.stack(states), torch.stack(probabilities)  # (T + 1, ..., nodes, channels), (T, ..., nodes)
-        steps = halting.halting_steps(h, epsilon=self.epsilon)
-        remainder = halting.remainders(h, steps)
-        output = halting.combine(z, halting.step_weights(h, steps, remainder).to(z.dtype), steps)
+        steps = halting.halting_steps(h, epsilon=self.epsilon, min_steps=self.min_steps)
+        remainder = halting.remainders(h, steps, min_steps=self.min_steps)
+        p = halting.step_weights(h, steps, remainder, min_steps=self.min_steps)
+        output = halting.combine(z, p.to(z.dtype), steps, min_steps=self.min_steps)
         return (output, steps, remainder) if return_steps else output
 
+    @staticmethod
+    def _probabilities(unit: nn.Linear, z: Tensor) -> Tensor:
+        """h = sigmoid(Q z + q) of states z (..., nodes, channels), in single precision under autocast."""
+        return unit(z).squeeze(-1).float().sigmoid()
+
     def __repr__(self) -> str:
-        frozen = ", freeze_halted=True" if self.freeze_halted else ""
-        arguments = f"{self.channels}, max_steps={self.max_steps}{frozen}"
+        arguments = f"{self.channels}, {self.halting_arguments}"
         return f"{self.__class__.__name__}({arguments}, operator={self.operator})"
+
+    @property
+    def halting_arguments(self) -> str:
+        """The arguments of the halting rule, those with their defaults left out, for `repr`."""
+        minimum = "" if self.min_steps == 1 else f", min_steps={self.min_steps}"
+        frozen = ", freeze_halted=True" if self.freeze_halted else ""
+        return f"max_steps={self.max_steps}{minimum}{frozen}"
 
 
 class APGCN(nn.Module):
@@ -135,7 +164,7 @@ class APGCN(nn.Module):
         Largest number of propagation steps of a node.
     dropout : float
         Before each layer, and of edges at every step.
-    epsilon, freeze_halted
+    epsilon, freeze_halted, min_steps
         As in `APGCNConv`.
 
     Shapes
@@ -161,6 +190,7 @@ class APGCN(nn.Module):
         dropout: float = 0.5,
         epsilon: float = 0.01,
         freeze_halted: bool = False,
+        min_steps: int = 1,
     ):
         super().__init__()
         sizes = {"in_channels": in_channels, "hidden_channels": hidden_channels, "out_channels": out_channels}
@@ -172,7 +202,12 @@ class APGCN(nn.Module):
         self.lin1 = nn.Linear(in_channels, hidden_channels)
         self.lin2 = nn.Linear(hidden_channels, out_channels)
         self.propagation = APGCNConv(
-            out_channels, max_steps=max_steps, epsilon=epsilon, dropout=dropout, freeze_halted=freeze_halted
+            out_channels,
+            max_steps=max_steps,
+            epsilon=epsilon,
+            dropout=dropout,
+            freeze_halted=freeze_halted,
+            min_steps=min_steps,
         )
 
     def reset_parameters(self) -> None:
@@ -190,5 +225,4 @@ class APGCN(nn.Module):
 
     def __repr__(self) -> str:
         sizes = f"{self.in_channels}, {self.hidden_channels}, {self.out_channels}"
-        frozen = ", freeze_halted=True" if self.propagation.freeze_halted else ""
-        return f"{self.__class__.__name__}({sizes}, max_steps={self.propagation.max_steps}{frozen})"
+        return f"{self.__class__.__name__}({sizes}, {self.propagation.halting_arguments})"

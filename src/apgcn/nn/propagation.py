@@ -18,7 +18,12 @@ from apgcn.nn.operators import Operator
 from apgcn.ops.dense import axis_sums, linear, scale_rows
 from apgcn.ops.device_graph import Adjacency
 from apgcn.ops.dispatch import select_kernels
-from apgcn.ops.kernels.autograd import FusedAdaptivePropagation, FusedFixedPropagation, HaltingParameters
+from apgcn.ops.kernels.autograd import (
+    FusedAdaptivePropagation,
+    FusedFixedPropagation,
+    FusedPropagationStates,
+    HaltingParameters,
+)
 from apgcn.ops.rng import RandomStream
 
 MAX_FUSED_STEPS = 64  # of a fixed propagation: the fused kernels keep the states of all steps
@@ -146,8 +151,13 @@ class AdaptivePropagation(nn.Module):
 
         z^k    = operator(z^(k-1))
         h_i^k  = sigmoid(z_i^k Q + q)
-        K_i    = the first k with h_i^1 + ... + h_i^k >= 1 - epsilon, at most max_steps
+        K_i    = the first k >= min_steps with h_i^1 + ... + h_i^k >= 1 - epsilon, at most max_steps
         output = 1/K_i * sum over k <= K_i of p_i^k z_i^k + (1 - p_i^k) z_i^(k-1)
+
+    With `min_steps=0` a node may halt at z^0: the sums begin with h_i^0, and
+
+        h_i^0  = sigmoid(z_i^0 Q^0 + q^0)
+        output = h_i^0 z_i^0 + ... + h_i^(K_i - 1) z_i^(K_i - 1) + R_i z_i^(K_i)
 
     (Q, q) is the halting unit, one linear layer for all nodes. K, the remainder R and the step weights p are computed
     as in `halting`, which also lists the fused implementations.
@@ -160,9 +170,13 @@ class AdaptivePropagation(nn.Module):
         Channels of the initial prediction z^0.
     rng : RandomStream
         Draws the halting unit's initial weights. Its initial bias is logit(1 / (max_steps + 1)), so that an untrained
-        node halts near `max_steps`.
+        node halts near `max_steps`; that of the initial halting unit, with `min_steps=0`, is lower by
+        `halting.INITIAL_SHIFT`.
     max_steps, epsilon
         T and epsilon of the paper.
+    min_steps : int
+        Smallest number of steps of a node, 0 to `max_steps`; the paper's is 1. With others the fused kernels compute
+        the states alone, or nothing where states are frozen.
     z0_dropout, update_dropout : float
         Two dropouts that are in the authors' script and not in the paper: on z^0, and on each node's update at each
         step. See docs/paper_vs_code.md.
@@ -183,6 +197,7 @@ class AdaptivePropagation(nn.Module):
         channels: int,
         rng: RandomStream,
         max_steps: int = 10,
+        min_steps: int = 1,
         epsilon: float = 0.01,
         z0_dropout: float = 0.0,
         update_dropout: float = 0.0,
@@ -190,18 +205,22 @@ class AdaptivePropagation(nn.Module):
     ):
         super().__init__()
         self.operator = operator
-        check_int("max_steps", max_steps)
+        halting.check_steps(min_steps, max_steps)
         check_int("channels", channels)
         for name, value in (("epsilon", epsilon), ("z0_dropout", z0_dropout), ("update_dropout", update_dropout)):
             check_fraction(name, value)
         check_bool("freeze_halted", freeze_halted)
         self.max_steps = max_steps
+        self.min_steps = min_steps
         self.epsilon = epsilon
         self.z0_dropout = z0_dropout
         self.update_dropout = update_dropout
         self.freeze_halted = freeze_halted
         self.halting_unit = Linear(channels, 1, rng=rng)
         nn.init.constant_(self.halting_unit.bias, -math.log(max_steps))  # logit(1 / (T + 1)) = -log T
+        if min_steps == 0:
+            self.initial_halting_unit = Linear(channels, 1, rng=rng)
+            nn.init.constant_(self.initial_halting_unit.bias, -math.log(max_steps) - halting.INITIAL_SHIFT)
 
     def forward(
         self, z0: Tensor, adjacency: Adjacency, rng: RandomStream | None = None, nodes: Tensor | None = None
@@ -209,38 +228,85 @@ class AdaptivePropagation(nn.Module):
         """Propagate z0; the output is that of all nodes or, with `nodes` (runs, m), of these, (runs, m, ...)."""
         z0 = dropout(z0, self.z0_dropout, rng)
         kernels = fused_kernels(self.operator, z0, adjacency)
-        if kernels:
+        if kernels and self.min_steps == 1:
             return self._fused(kernels, z0, adjacency, rng, nodes)
-        z, h, steps = (self._frozen if self.freeze_halted else self._unfrozen)(z0, adjacency, rng)
-        remainder = halting.remainders(h, steps)
-        p = halting.step_weights(h, steps, remainder)
-        output = PropagationOutput(self._combine(z, p, steps, rng), steps=steps, remainder=remainder)
-        return output if nodes is None else output.select(nodes)
+        if self.freeze_halted or self.max_steps > MAX_FUSED_STEPS:
+            kernels = None
+        z, h, steps = (
+            self._frozen(z0, adjacency, rng)
+            if self.freeze_halted
+            else self._unfrozen(z0, adjacency, rng, kernels=kernels, nodes=nodes)
+        )
+        remainder = halting.remainders(h, steps, min_steps=self.min_steps)
+        p = halting.step_weights(h, steps, remainder, min_steps=self.min_steps)
+        update_mask = self._update_mask(z0.shape[1], rng)
+        if kernels and nodes is not None and update_mask is not None:
+            update_mask = update_mask.gather(2, nodes.expand(len(update_mask), -1)[:, None].expand(-1, len(p), -1))
+        output = PropagationOutput(self._combine(z, p, steps, update_mask), steps=steps, remainder=remainder)
+        return output if nodes is None or kernels else output.select(nodes)
 
-    def _unfrozen(self, z0: Tensor, adjacency: Adjacency, rng: RandomStream | None) -> tuple[Tensor, Tensor, Tensor]:
-        """z^0, ..., z^T (T + 1, runs, nodes, channels), h^1, ..., h^T and K; halted nodes are updated."""
-        z = torch.stack([*propagate(self.operator, z0, adjacency, steps=self.max_steps, rng=rng)])
+    def _unfrozen(
+        self,
+        z0: Tensor,
+        adjacency: Adjacency,
+        rng: RandomStream | None,
+        *,
+        kernels: ModuleType | None = None,
+        nodes: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """z^0, ..., z^T (T + 1, runs, nodes, channels), h from the first step that counts, and K.
+
+        Halted nodes are updated. With kernels, which compute the states, of these nodes alone.
+        """
+        if kernels:
+            matrices = self.operator.matrices(adjacency, steps=self.max_steps, rng=rng)  # type: ignore[attr-defined]
+            z0 = z0.expand(max(len(z0), rng.runs if rng else 1), -1, -1)
+            z = FusedPropagationStates.apply(z0, nodes, matrices, self.max_steps, kernels)
+        else:
+            z = torch.stack([*propagate(self.operator, z0, adjacency, steps=self.max_steps, rng=rng)])
         h = self.halting_probabilities(z[1:])
-        return z, h, halting.halting_steps(h, epsilon=self.epsilon)
+        if self.min_steps == 0:
+            h = torch.cat([self._initial_probabilities(z[0])[None], h])
+        return z, h, halting.halting_steps(h, epsilon=self.epsilon, min_steps=self.min_steps)
 
     def _frozen(self, z0: Tensor, adjacency: Adjacency, rng: RandomStream | None) -> tuple[Tensor, Tensor, Tensor]:
-        """The same with halted nodes frozen; their h after step K is not used."""
+        """z^0, ..., z^T, h^1, ..., h^T (from h^0 where it counts) and K; halted nodes are frozen.
+
+        The h of a node after step K are not used.
+        """
         step = self.operator.prepare(z0, adjacency, steps=self.max_steps, rng=rng)
         states, probabilities = [z0], []
         cumulative = torch.zeros((), device=z0.device)
         steps = torch.zeros((), dtype=torch.int64, device=z0.device)
+        if self.min_steps == 0:
+            probabilities.append(self._initial_probabilities(z0))
+            cumulative = probabilities[0].detach()
         for k in range(1, self.max_steps + 1):
             active = cumulative < 1 - self.epsilon
+            if k <= self.min_steps:
+                active = torch.ones_like(active)
             states.append(torch.where(active[..., None], step(k, states[-1]), states[-1]))
             probabilities.append(self.halting_probabilities(states[-1]))
             steps = steps + active
             cumulative = cumulative + probabilities[-1].detach()
+        states[0] = states[0].expand_as(states[-1])
         return torch.stack(states), torch.stack(probabilities), steps.expand_as(probabilities[-1])
 
-    def halting_probabilities(self, z: Tensor) -> Tensor:
-        """h = sigmoid(z Q + q) of states z (..., runs, nodes, channels)."""
+    def halting_parameters(self) -> Iterator[nn.Parameter]:
+        """The weights and biases of the halting unit, and of that of step 0 with `min_steps=0`."""
+        yield from self.halting_unit.parameters()
+        if self.min_steps == 0:
+            yield from self.initial_halting_unit.parameters()
+
+    def _initial_probabilities(self, z0: Tensor) -> Tensor:
+        """h^0 = sigmoid(z^0 Q^0 + q^0), with `min_steps=0`."""
+        return self.halting_probabilities(z0, self.initial_halting_unit)
+
+    def halting_probabilities(self, z: Tensor, unit: Linear | None = None) -> Tensor:
+        """h = sigmoid(z Q + q) of states z (..., runs, nodes, channels), by default of the unit of k >= 1."""
+        unit = self.halting_unit if unit is None else unit
         states = z.movedim(-3, 0)  # (runs, ..., nodes, channels)
-        logits = linear(states.flatten(1, -2), self.halting_unit.weight, self.halting_unit.bias)
+        logits = linear(states.flatten(1, -2), unit.weight, unit.bias)
         return torch.sigmoid(logits).squeeze(-1).unflatten(1, states.shape[1:-1]).movedim(0, -2)
 
     def _fused(
@@ -253,9 +319,8 @@ class AdaptivePropagation(nn.Module):
     ) -> PropagationOutput:
         """The same in one fused kernel, forward and backward."""
         matrices = self.operator.matrices(adjacency, steps=self.max_steps, rng=rng)  # type: ignore[attr-defined]
-        update_mask = None
-        if rng is not None and self.update_dropout > 0:
-            update_mask = rng.dropout_mask(self.max_steps, z0.shape[1], rate=self.update_dropout).contiguous()
+        update_mask = self._update_mask(z0.shape[1], rng)
+        update_mask = None if update_mask is None else update_mask.contiguous()
         runs = max(len(z0), len(self.halting_unit.weight), rng.runs if rng else 1)
         inputs = (tensor.expand(runs, -1, -1) for tensor in (z0, self.halting_unit.weight, self.halting_unit.bias))
         parameters = HaltingParameters(self.max_steps, self.epsilon, self.freeze_halted)
@@ -263,17 +328,24 @@ class AdaptivePropagation(nn.Module):
             *FusedAdaptivePropagation.apply(*inputs, update_mask, nodes, matrices, parameters, kernels)
         )
 
-    def _combine(self, z: Tensor, p: Tensor, steps: Tensor, rng: RandomStream | None) -> Tensor:
+    def _update_mask(self, num_nodes: int, rng: RandomStream | None) -> Tensor | None:
+        """The dropout of each node's update at each step, (runs, T, nodes); None without it."""
+        if rng is None or self.update_dropout == 0:
+            return None
+        return rng.dropout_mask(self.max_steps, num_nodes, rate=self.update_dropout)
+
+    def _combine(self, z: Tensor, p: Tensor, steps: Tensor, update_mask: Tensor | None) -> Tensor:
         """`halting.combine` as one weighted sum over z^0, ..., z^T, with the dropout of updates."""
-        update_weights = (halting.step_numbers(p) <= steps).to(p) / steps  # (T, runs, nodes)
-        if rng is not None and self.update_dropout > 0:
-            update_weights = update_weights * rng.dropout_mask(len(p), p.shape[-1], rate=self.update_dropout).transpose(
-                0, 1
-            ).to(p)
+        update_weights = (halting.step_numbers(p) <= steps).to(p)  # (T, runs, nodes)
+        if self.min_steps > 0:
+            update_weights = update_weights / steps
+        if update_mask is not None:
+            update_weights = update_weights * update_mask.transpose(0, 1).to(p)
         of_new = update_weights * p  # weights of z^k
-        of_previous = update_weights - of_new  # weights of z^(k-1)
+        of_previous = -of_new if self.min_steps == 0 else update_weights - of_new  # weights of z^(k-1)
         zero = of_new.new_zeros(1, *of_new.shape[1:])
-        weights = torch.cat([zero, of_new]) + torch.cat([of_previous, zero])  # (T + 1, runs, nodes)
+        of_z0 = torch.ones_like(zero) if self.min_steps == 0 else zero
+        weights = torch.cat([of_z0, of_new]) + torch.cat([of_previous, zero])  # (T + 1, runs, nodes)
         return axis_sums(scale_rows(z, weights), 0)
 
     def extra_repr(self) -> str:

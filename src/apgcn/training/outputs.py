@@ -38,8 +38,8 @@ def summarize(
     """Means, spreads and provenance of runs, as JSON values: what `apgcn train --json` prints.
 
     `accuracy_ci95` is the half-width of a 95 % bootstrap interval over runs, None for one run. A graph of two classes
-    has `roc_auc_mean` and `roc_auc_ci95`, too. `steps_histogram` counts nodes of all runs by K = 1..T; `diverged`
-    counts runs whose loss was never finite.
+    has `roc_auc_mean` and `roc_auc_ci95`, too. `steps_histogram` counts nodes of all runs by K = 1..T, from K = 0 where
+    `min_steps` is 0; `diverged` counts runs whose loss was never finite.
     """
     accuracies = [result.test_accuracy for result in results if len(result.run.split.test)]
     roc_aucs = [result.roc_auc(result.run.split.test) for result in results if len(result.run.split.test)]
@@ -55,7 +55,7 @@ def summarize(
         **(roc_auc if two_classes else {}),
         "steps_mean": float(steps.mean()),
         "steps_std": float(steps.std()),
-        "steps_histogram": np.bincount(steps, minlength=model.max_steps + 1)[1:].tolist(),
+        "steps_histogram": model.steps_histogram(steps),
         "diverged": sum(result.best_epoch == 0 for result in results),
         "epochs_mean": float(np.mean([result.epochs for result in results])),
         "seconds": seconds,

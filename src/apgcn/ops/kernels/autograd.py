@@ -5,6 +5,8 @@
   `tests/ops/test_kernels.py` compare the two, forward and backward.
 * `FusedFixedPropagation`: a fixed number of steps in the same kernels. Its reference is the PyTorch path of
   `nn.propagation.FixedPropagation`; `test_fixed_propagation_matches_reference` compares the two.
+* `FusedPropagationStates`: the states of a fixed number of steps in the same kernels. Its reference is
+  `nn.propagation.propagate`; `test_propagation_states_match_reference` compares the two.
 * `FusedMLP` on a CPU, and `SparseLinear`, its first layer over sparse features, on a GPU. Their reference is the
   PyTorch path of `nn.layers.MLP`; `test_mlp_over_sparse_features_matches_reference` and its neighbours compare them.
 """
@@ -203,6 +205,51 @@ class FusedFixedPropagation(torch.autograd.Function):
             states.copy_(states[:, -1:] * state_weights[..., None])
         grad_z0 = ctx.kernels.propagate_backward(ctx.matrices, tuple(saved), grad_z, channels=channels)
         return grad_z0, *[None] * 5
+
+
+class FusedPropagationStates(torch.autograd.Function):
+    """The states z^0, ..., z^T of a fixed number of steps in the kernels of adaptive propagation: no node halts.
+
+    Shapes
+    ------
+    z0 : (runs, nodes, channels)
+    nodes : (runs, m) or None
+        The requested nodes, distinct in each run; None requests all.
+    returned : (T + 1, runs, m, channels)
+    """
+
+    @staticmethod
+    def forward(
+        ctx, z0: Tensor, nodes: Tensor | None, matrices: PropagationMatrices, steps: int, kernels: ModuleType
+    ) -> Tensor:
+        runs, _, channels = z0.shape
+        never = HaltingParameters(steps, epsilon=-math.inf)
+        z, _, saved = kernels.propagate(matrices, z0, z0.new_zeros(runs, channels), z0.new_zeros(runs), nodes, never)
+        in_kernel = kernels.PROPAGATES_TO_REQUESTED_NODES and matrices.halo is None
+        ctx.selected = None if in_kernel else nodes
+        ctx.save_for_backward(*saved)
+        ctx.matrices, ctx.kernels, ctx.shape = matrices, kernels, z.shape
+        states = z[..., :channels].transpose(0, 1)
+        return (
+            states.contiguous() if ctx.selected is None else states.gather(2, _state_index(ctx.selected, z, channels))
+        )
+
+    @staticmethod
+    def backward(ctx, grad_states: Tensor):
+        channels = grad_states.shape[-1]
+        grad_z = grad_states.new_zeros(ctx.shape)
+        states = grad_z[..., :channels].transpose(0, 1)
+        if ctx.selected is None:
+            states.copy_(grad_states)
+        else:
+            states.scatter_(2, _state_index(ctx.selected, grad_z, channels), grad_states)
+        grad_z0 = ctx.kernels.propagate_backward(ctx.matrices, ctx.saved_tensors, grad_z, channels=channels)
+        return grad_z0, *[None] * 4
+
+
+def _state_index(nodes: Tensor, z: Tensor, channels: int) -> Tensor:
+    """The index of rows of (T + 1, runs, nodes, channels) for `gather` and `scatter`."""
+    return nodes[None, ..., None].expand(z.shape[1], z.shape[0], -1, channels)
 
 
 def _row_index(nodes: Tensor, channels: int) -> Tensor:

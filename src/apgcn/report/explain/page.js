@@ -29,7 +29,7 @@ function element(name, text, ...children) {
 // Colours: steps from blue to red; classes from a palette for the colour-blind (Okabe and Ito), or around the colour circle
 // if there are too many of them.
 const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a900"];
-const stepColour = (k) => `hsl(${220 - 220 * (k - 1) / Math.max(1, data.max_steps - 1)} 75% 50%)`;
+const stepColour = (k) => `hsl(${220 - 220 * (k - data.first_step) / Math.max(1, data.max_steps - data.first_step)} 75% 50%)`;
 const classColour = (c) => c < 0 ? "#9aa2ad" : classes <= PALETTE.length ? PALETTE[c] : `hsl(${(c * 360) / classes} 65% ${c % 2 ? 42 : 55}%)`;
 let colourBy = "steps";
 const nodeColour = (i) => colourBy === "steps" ? stepColour(steps[i]) : classColour(colourBy === "label" ? label[i] : prediction[i]);
@@ -264,7 +264,7 @@ addEventListener("resize", scheduleDraw);
 
 function showLegend() {
   const entries = colourBy === "steps"
-    ? Array.from({ length: data.max_steps }, (_, k) => [stepColour(k + 1), `K = ${k + 1}`])
+    ? Array.from({ length: data.max_steps + 1 - data.first_step }, (_, n) => data.first_step + n).map((k) => [stepColour(k), `K = ${k}`])
     : data.classes.map((name, c) => [classColour(c), name]);
   if (colourBy === "label") entries.push([classColour(-1), "unknown"]);
   byId("legend").replaceChildren(...entries.slice(0, 40).map(([colour, name]) => {
@@ -282,7 +282,7 @@ function showHeader() {
 }
 
 function showStepsTables() {
-  const largest = Math.max(...data.tables.flatMap((table) => table.rows.map((row) => row.steps)));
+  const largest = Math.max(...data.tables.flatMap((table) => table.rows.map((row) => row.steps))) || 1;  // 1 where every K is 0
   byId("tables").replaceChildren(...data.tables.map((table) => element("div", null, element("h3", table.title), element("table", null,
     element("tr", null, element("th", ""), element("th", "nodes"), element("th", "mean K")),
     ...table.rows.map((row) => element("tr", null, element("td", row.name), element("td", row.nodes.toLocaleString("en")),

@@ -90,6 +90,7 @@ def build_payload(
         "classes": list(model.class_names),
         "set_names": list(SETS),
         "num_nodes": graph.num_nodes,
+        "first_step": model.config.first_step,
         "max_steps": model.config.max_steps,
         "center": node,
         "ids": [ids[number] for number in drawn],
