@@ -142,12 +142,12 @@ def test_the_karate_club_has_features_of_its_edges():
     """Two labelled members of each club are enough for the 34, and new ones get features, too."""
     club = networkx.karate_club_graph()
     for node, attributes in club.nodes(data=True):
-        truth = attributes.pop("club")
-        attributes["side"] = truth if node in (0, 1, 2, 5, 33, 32, 31, 8) else None
+        true_classes = attributes.pop("club")
+        attributes["side"] = true_classes if node in (0, 1, 2, 5, 33, 32, 31, 8) else None
     model = apgcn.fit(club, label="side", test_size=0.0)
     assert any("computed from the edges" in note for note in model.notes)
-    truth = [data["club"] for _, data in networkx.karate_club_graph().nodes(data=True)]
-    assert (model.predict()["prediction"] == truth).mean() > 0.8
+    true_classes = [data["club"] for _, data in networkx.karate_club_graph().nodes(data=True)]
+    assert (model.predict()["prediction"] == true_classes).mean() > 0.8
     with pytest.raises(InvalidInput, match="fit with --structure degree,random_walk"):
         model.predict(networkx.karate_club_graph())
     general = apgcn.fit(club, label="side", test_size=0.0, structure=["degree", "random_walk"], baselines=False)

@@ -40,20 +40,20 @@ def block_graph(
     features from zero, in standard deviations of their noise.
     """
     random = np.random.default_rng(seed)
-    truth = random.permutation(np.arange(nodes) % classes)
-    members = [np.flatnonzero(truth == label) for label in range(classes)]
+    true_classes = random.permutation(np.arange(nodes) % classes)
+    members = [np.flatnonzero(true_classes == label) for label in range(classes)]
     source = random.integers(nodes, size=nodes * degree // 2)
     within = random.random(len(source)) < homophily
-    other = (truth[source] + random.integers(1, classes, size=len(source))) % classes
-    target = np.array([random.choice(members[label]) for label in np.where(within, truth[source], other)])
+    other = (true_classes[source] + random.integers(1, classes, size=len(source))) % classes
+    target = np.array([random.choice(members[label]) for label in np.where(within, true_classes[source], other)])
     keep = source != target
     matrix = sparse.csr_matrix((np.ones(keep.sum()), (source[keep], target[keep])), shape=(nodes, nodes))
     means = signal * random.choice([-1.0, 1.0], size=(classes, 16))
     graph = Graph(
         adjacency=((matrix + matrix.T) > 0).astype(np.float32),
-        features=(random.normal(size=(nodes, 16)) + means[truth]).astype(np.float32),
-        labels=np.where(random.random(nodes) < labelled, truth, -1),
+        features=(random.normal(size=(nodes, 16)) + means[true_classes]).astype(np.float32),
+        labels=np.where(random.random(nodes) < labelled, true_classes, -1),
         name="blocks",
         class_names=tuple(f"class {label}" for label in range(classes)),
     )
-    return graph, truth
+    return graph, true_classes

@@ -69,7 +69,7 @@ def test_label_propagation_is_named_only_if_it_is_better_beyond_chance():
 
 
 def test_homophily_counts_edges_between_labelled_nodes():
-    """Of the path 0 - 1 - 2 - 3 - 4 with classes x x y ? y: one of the two edges with two labels."""
+    """Of the path 0 - 1 - 2 - 3 - 4 with classes x, x, y, unknown, y: one of the two edges with two labels."""
     adjacency = sparse.diags([np.ones(4), np.ones(4)], [-1, 1], format="csr")
     graph = Graph(adjacency, features=np.ones((5, 1)), labels=[0, 0, 1, -1, 1], class_names=("x", "y"))
     assert edge_homophily(graph) == 0.5

@@ -26,20 +26,20 @@ def accuracies(model):
     return {row["model"]: row["accuracy"] for row in model.metrics["leaderboard"]}
 
 
-def unlabelled_accuracy(predictions, graph, truth):
-    return float((predictions.classes == truth)[graph.labels < 0].mean())
+def unlabelled_accuracy(predictions, graph, true_classes):
+    return float((predictions.classes == true_classes)[graph.labels < 0].mean())
 
 
 def test_where_neighbours_mislead_auto_is_as_good_as_the_best_candidate():
     """2,000 nodes in two blocks, 15 % of the edges within a block, weak features."""
-    graph, truth = block_graph(2000, homophily=0.15, signal=0.25, labelled=0.2)
+    graph, true_classes = block_graph(2000, homophily=0.15, signal=0.25, labelled=0.2)
     model, predictions = fit_auto(graph)
     rows = {row["model"]: row for row in model.metrics["leaderboard"]}
     (chosen,) = [row for row in rows.values() if row["chosen"]]
     assert chosen["interval"][1] >= max(row["accuracy"] for row in rows.values())
     assert model.metrics["homophily"] == pytest.approx(0.15, abs=0.02)
     assert rows["apgcn"]["accuracy"] < rows["mlp"]["accuracy"] < rows["arma"]["accuracy"] - 0.2
-    assert unlabelled_accuracy(predictions, graph, truth) > 0.95
+    assert unlabelled_accuracy(predictions, graph, true_classes) > 0.95
 
 
 def test_where_features_are_useless_known_labels_are_used():
@@ -47,12 +47,12 @@ def test_where_features_are_useless_known_labels_are_used():
 
     Judged on the 900 unlabelled nodes, whose classes no model knows.
     """
-    graph, truth = block_graph(1000, classes=4, homophily=0.8, signal=0.03, labelled=0.1)
+    graph, true_classes = block_graph(1000, classes=4, homophily=0.8, signal=0.03, labelled=0.1)
 
     def accuracy(name, *, test_size=0.2, **options):
         split = split_for_fit(graph.labels, model=name, test_size=test_size, seed=0)
         _, predictions = fit_with_leaderboard(graph, split, FitOptions(model=name, baselines=False, **options))
-        return unlabelled_accuracy(predictions, graph, truth)
+        return unlabelled_accuracy(predictions, graph, true_classes)
 
     label_propagation = accuracy("lp")
     assert accuracy("apgcn") < 0.7 < 0.85 < label_propagation

@@ -78,14 +78,14 @@ def leaderboard_row(
 
     `metrics` are those of `evaluate_split`, for what it knows besides.
     """
-    judging, validation = ((metrics or {}).get(name, {}) for name in (judging_set(split), "validation"))
+    judges, validation = ((metrics or {}).get(name, {}) for name in (judging_set(split), "validation"))
     correct = classes == graph.labels[judging_nodes(split)]
     return LeaderboardRow(
         model,
         title,
         float(correct.mean()),
         wilson_interval(int(correct.sum()), len(correct)),
-        judging.get("roc_auc"),
+        judges.get("roc_auc"),
         validation.get("accuracy"),
         validation.get("roc_auc"),
         steps_mean,
