@@ -106,7 +106,9 @@ def test_intervals_of_differences_contain_the_true_one_as_often_as_they_state():
 
 def test_advice_is_not_to_do_what_was_done():
     wrong, right = [False] * 50, [True] * 50
-    assert compared(wrong, right).endswith("; try --model auto or --set min_steps=0.") == _has_min_steps("apgcn")
+    assert compared(wrong, right).endswith(
+        "; try --model auto or --set min_steps=0 --set l2=0.0005."
+    ) == _has_min_steps("apgcn")
     assert compared(wrong, right, model="gcn").endswith("; try --model auto.")
     assert compared(wrong, right, model="lp + C&S").endswith("(95 % interval -100.0 to -88.7); try --model auto.")
     assert compared(wrong, right, auto=True).endswith("(95 % interval -100.0 to -88.7).")

@@ -132,10 +132,10 @@ def parse_overrides(assignments: Iterable[str], *, model: str, **options: float 
     >>> parse_overrides(["monitor=training", "hidden_channels=32", "freeze_halted=true"], model="apgcn", penalty=0.05)
     {'monitor': 'training', 'hidden_channels': 32, 'freeze_halted': True, 'penalty': 0.05}
     """
-    from apgcn.inference.selection import AUTO, CANDIDATES
+    from apgcn.inference.selection import AUTO, CANDIDATES, registry_name
 
     defaults: dict[str, Any] = {}
-    for name in CANDIDATES if model == AUTO else (model,):
+    for name in map(registry_name, CANDIDATES) if model == AUTO else (model,):
         defaults |= _default_hyperparameters(name)
     overrides: dict[str, Any] = {}
 

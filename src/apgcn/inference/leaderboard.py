@@ -11,7 +11,7 @@ import numpy as np
 from apgcn._utils.formatting import pluralize
 from apgcn.data.graph import Graph
 from apgcn.data.splits import Split
-from apgcn.models.registry import config_class
+from apgcn.models.registry import MODELS
 
 Z = 1.959964  # 97.5 % quantile of the normal distribution
 MIN_DIFFERENT = 6  # nodes: if five of five speak for one model, a sign test does not reject chance at 5 % (2 / 2^5)
@@ -26,7 +26,7 @@ class LeaderboardRow:
     Attributes
     ----------
     model : str
-        Name in the registry, "majority class", or a name with " + C&S".
+        Name in the registry, perhaps with hyperparameters and " + C&S" after it, or "majority class".
     title : str
         For people.
     accuracy : float
@@ -171,7 +171,11 @@ def describe_graph_effect(rows: Sequence[LeaderboardRow], *, num_edges: int, aut
     if low > 0:
         return f"The graph helps: {100 * mean:+.1f} points over features alone ({interval})."
     if high < 0:
-        advice = "" if auto else "; try --model auto" + (" or --set min_steps=0" if _may_take_no_step(chosen) else "")
+        advice = (
+            ""
+            if auto
+            else "; try --model auto" + (" or --set min_steps=0 --set l2=0.0005" if _may_take_no_step(chosen) else "")
+        )
         return (
             f"The graph misleads {chosen.title}: {100 * mean:+.1f} points against features alone ({interval}){advice}."
         )
@@ -184,8 +188,9 @@ def _is_enough(first: LeaderboardRow, second: LeaderboardRow) -> bool:
 
 
 def _may_take_no_step(row: LeaderboardRow) -> bool:
-    """Whether the model has a hyperparameter with which a node may be predicted from its features alone."""
-    return "min_steps" in {field.name for field in fields(config_class(row.model.removesuffix(WITH_LABELS)))}
+    """Whether the model has a hyperparameter, not used yet, with which a node may keep its own prediction."""
+    name = row.model.removesuffix(WITH_LABELS)
+    return name in MODELS and "min_steps" in {field.name for field in fields(MODELS[name])}
 
 
 def describe_better_baseline(rows: Sequence[LeaderboardRow], *, auto: bool = False) -> str | None:

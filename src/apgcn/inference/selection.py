@@ -42,7 +42,9 @@ from apgcn.training.trainer import Progress
 
 Metric = Literal["accuracy", "roc_auc"]
 AUTO = "auto"
-CANDIDATES = (LABELS, FEATURES, "apgcn", "appnp", "gcn", "arma")  # of `model="auto"`; the first wins a tie
+NO_STEP = "apgcn, min_steps=0"  # nodes may keep their own prediction; with the paper's l2 the weights may vanish first
+VARIANTS: Mapping[str, tuple[str, dict[str, Any]]] = {NO_STEP: ("apgcn", {"min_steps": 0, "l2": 0.0005})}
+CANDIDATES = (LABELS, FEATURES, "apgcn", NO_STEP, "appnp", "gcn", "arma")  # of `model="auto"`; the first wins a tie
 BASELINES = (LABELS, FEATURES)  # beside a model that the user names
 VALIDATION_SIZE = 0.15  # fraction of the labelled nodes by which `auto` chooses
 STOPPING_SIZE = 0.2
@@ -87,7 +89,7 @@ class FitOptions:
     metric: Metric = "accuracy"
 
     def __post_init__(self) -> None:
-        names = CANDIDATES if self.model == AUTO else (self.model,)
+        names = map(registry_name, CANDIDATES) if self.model == AUTO else (self.model,)
         known = list(dict.fromkeys(name for model in names for name in hyperparameter_names(model)))
         for name in self.overrides or {}:
             if name not in known:
@@ -99,7 +101,7 @@ class FitOptions:
         if self.time_limit is not None:
             check_number("time_limit", self.time_limit, positive=True)
         if self.model == AUTO:  # a wrong value is a mistake, not a reason to leave a candidate out
-            for model in CANDIDATES:
+            for model in self.models:
                 self.configs(model)
         if self.correct_and_smooth and self.model != AUTO and not config_class(self.model).has_weights:
             raise InvalidInput(f"correct_and_smooth needs a model with weights, but {self.model} has none.")
@@ -108,16 +110,23 @@ class FitOptions:
     def models(self) -> tuple[str, ...]:
         """The models to train, in order."""
         if self.model == AUTO:
-            return CANDIDATES
+            fixed = self.overrides or {}
+            return tuple(name for name in CANDIDATES if name != NO_STEP or "min_steps" not in fixed)
         return (*(name for name in BASELINES if self.baselines and name != self.model), self.model)
 
     def configs(self, model: str) -> tuple[Any, TrainingConfig]:
         """The model config and training config of one of the models, with the overrides that it has."""
+        name, values = VARIANTS.get(model, (model, {}))
         overrides = dict(self.overrides or {})
-        if model != self.model:
-            known = hyperparameter_names(model)
-            overrides = {name: value for name, value in overrides.items() if name in known}
-        return configs_from_values(model, overrides)
+        if name != self.model:
+            known = hyperparameter_names(name)
+            overrides = {key: value for key, value in overrides.items() if key in known}
+        return configs_from_values(name, {**values, **overrides})
+
+
+def registry_name(candidate: str) -> str:
+    """The name in the registry of a candidate, which may be a model with other hyperparameters."""
+    return VARIANTS.get(candidate, (candidate, {}))[0]
 
 
 class _Candidate(NamedTuple):
@@ -259,7 +268,7 @@ def _train(
 
 def _title(name: str) -> str:
     """The name of a model in the leaderboard."""
-    return TITLES.get(name, config_class(name).title)
+    return TITLES.get(name, config_class(registry_name(name)).title + name.removeprefix(registry_name(name)))
 
 
 def describe_training(model: TrainedModel, predictions: Predictions | None) -> list[str]:
