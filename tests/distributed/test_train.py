@@ -47,6 +47,7 @@ streaming_npz.NpzSource.save = lambda *arguments, **options: [time.sleep(6), sav
         (2, "cora_ml", [*FROZEN, "--partition", "blocks"], MAIN),
         (2, "cora", FROZEN, WITHOUT_NUMBA),
         (3, "cora_ml", [*FROZEN, "--model", "ap-appnp", "--partition", "blocks"], MAIN),
+        (2, "cora", ["--set", "min_steps=0"], MAIN),
         (2, "cora", ["--model", "ap-appnp"], MAIN),
         (2, "cora_ml", ["--model", "ap-arma"], MAIN),
         (2, "cora", ["--model", "gcn"], MAIN),
