@@ -11,10 +11,13 @@ from helpers.graphs import random_graph
 
 import apgcn
 from apgcn.cli import run
+from apgcn.data.homophily import edge_homophily
 from apgcn.errors import InvalidInput, UnknownName
 from apgcn.inference.predictions import Predictions
 from apgcn.inference.selection import describe_training
+from apgcn.io.pandas import from_pandas
 from apgcn.io.pyg import to_pyg
+from apgcn.io.schema import TableSchema
 
 SMALL = {"hidden_channels": 8, "max_epochs": 60, "patience": 60}
 
@@ -56,7 +59,7 @@ def test_predictions_are_a_frame_with_a_row_per_node(model, tables):
     assert predictions.columns.tolist() == ["id", "prediction", "probability", "steps", "label"]
     assert predictions["id"].tolist() == tables[1]["id"].tolist()
     assert (predictions["prediction"] == tables[2]).mean() > 0.85
-    assert predictions["label"].tolist() == tables[1]["team"].fillna("").tolist()
+    assert predictions["label"].fillna("").tolist() == tables[1]["team"].fillna("").tolist()
 
 
 def test_leaderboard_has_the_model_beside_its_baselines(model):
@@ -74,7 +77,7 @@ def test_the_command_on_the_same_tables_gives_the_same_predictions(model, tables
     monkeypatch.chdir(tmp_path)
     edges, nodes, _ = tables
     edges.to_csv("edges.csv", index=False)
-    nodes.assign(captain=nodes["captain"].astype(int)).to_csv("nodes.csv", index=False)
+    nodes.to_csv("nodes.csv", index=False)
     options = [f"--set={name}={value}" for name, value in SMALL.items()]
     arguments = ["fit", "--edges", "edges.csv", "--nodes", "nodes.csv", "--label", "team", "--out", "m", *options]
     assert run(arguments) == 0
@@ -98,6 +101,62 @@ def test_the_index_of_the_nodes_holds_the_ids_where_no_column_does(model, tables
     edges, nodes, _ = tables
     by_index = apgcn.fit(edges, nodes.set_index("id"), label="team", hyperparameters=SMALL, baselines=False)
     pd.testing.assert_frame_equal(by_index.predict(), model.predict())
+
+
+def test_the_order_of_the_rows_changes_no_prediction(model, tables):
+    """Neither where the ids are in a column with an unusual name, whose rows a shuffled index numbers."""
+    edges, nodes, _ = tables
+    shuffled = nodes.rename(columns={"id": "member"}).sample(frac=1, random_state=1)
+    loaded = from_pandas(edges, shuffled, TableSchema(label="team"))
+    assert loaded.schema.id == "member"
+    assert any("ignored the index column" in note for note in loaded.notes)
+    assert edge_homophily(loaded.graph) == model.homophily
+    again = model.predict(edges, nodes.sample(frac=1, random_state=1)).set_index("id")
+    pd.testing.assert_frame_equal(again.loc[nodes["id"]], model.predict().set_index("id"), atol=1e-5)
+
+
+def test_columns_of_categories_are_features_of_their_values(tables):
+    edges, nodes, _ = tables
+    codes = np.arange(len(nodes)) % 3
+    by_type = nodes.assign(role=pd.Categorical(codes), rank=pd.Categorical(["a", "b"] * (len(nodes) // 2)))
+    features = from_pandas(edges, by_type, TableSchema(label="team")).encoding.feature_names
+    assert sum(name.startswith("role") for name in features) == 3
+    assert sum(name.startswith("rank") for name in features) == 2
+
+
+def test_ids_have_the_type_of_the_frame(tables):
+    """So that predictions can be merged with it."""
+    edges, nodes, _ = tables
+    numbers = nodes.assign(id=range(len(nodes)))
+    as_numbers = edges.map(lambda text: int(text[1:]))
+    model = apgcn.fit(as_numbers, numbers, label="team", hyperparameters=SMALL, baselines=False)
+    merged = model.predict().merge(numbers, on="id")
+    assert len(merged) == len(nodes)
+    assert model.predict(ids=[3, 70])["id"].tolist() == [3, 70]
+
+
+def test_minus_one_marks_an_unknown_class_among_three_integers():
+    """But -1 and 1 are two classes."""
+    edges, nodes, _ = two_teams()
+    codes = nodes["team"].map({"red": 0, "blue": 1}).fillna(-1).astype(int)
+    loaded = from_pandas(edges, nodes.assign(team=codes), TableSchema(label="team"))
+    assert loaded.graph.class_names == ("0", "1")
+    assert any("labels read as unknown: '-1' (40)" in note for note in loaded.notes)
+    signs = nodes["team"].map({"red": -1, "blue": 1})
+    loaded = from_pandas(edges, nodes.assign(team=signs), TableSchema(label="team"))
+    assert loaded.graph.class_names == ("-1", "1")  # not -1.0 and 1.0, as pandas stores integers with missing ones
+
+
+def test_masks_of_a_data_are_the_split():
+    graph = random_graph(60, edges=150, features=6)
+    data = to_pyg(graph)
+    for name, first, last in (("train", 0, 20), ("val", 20, 40), ("test", 40, 60)):
+        data[f"{name}_mask"] = (torch.arange(60) >= first) & (torch.arange(60) < last)
+    split = apgcn.fit(data, hyperparameters=SMALL, baselines=False).model.split
+    assert (split.train.tolist(), split.test.tolist()) == ([*range(20)], [*range(40, 60)])
+    assert sorted(split.stopping) == [*range(20, 40)]
+    split = apgcn.fit(data, model="auto", hyperparameters=SMALL).model.split
+    assert sorted([*split.stopping, *split.validation]) == [*range(20, 40)]
 
 
 def test_new_nodes_and_edges_are_predicted_with_the_graph_of_the_training(model, tables):
@@ -197,6 +256,10 @@ def test_a_penalty_without_effect_is_named_with_what_to_try(model, steps, remedy
         ({"test_size": 1.5}, "test_size must be"),
         ({"ensemble_size": 0}, "ensemble_size must be"),
         ({"seed": -1}, "seed must be"),
+        ({"test_size": 0.75}, "test_size must leave nodes to train: at most 0.7"),
+        ({"hyperparameters": ["penalty"]}, "hyperparameters must be a mapping"),
+        ({"correct_and_smooth": "auto"}, "correct_and_smooth must be"),
+        ({"structure": "degree,walk"}, "unknown "),
     ],
     ids=str,
 )
@@ -211,6 +274,8 @@ def test_a_mistake_is_one_message(tables, arguments, message):
     [
         ({"ids": ["n3", "nobody"]}, "unknown node 'nobody'"),
         ({"ids": ["n3", "n3"]}, "nodes must be distinct"),
+        ({"ids": "n3"}, "ids must be a list of node ids, got 'n3'"),
+        ({"ids": 12}, "ids must be a list of node ids, got 12"),
         ({"new_only": True}, "new_only must come with add=True"),
         ({"add": True}, "edges must be given"),
     ],
@@ -230,8 +295,9 @@ def test_a_mistake_in_a_prediction_is_one_message(model, arguments, message):
         ),
         (pd.DataFrame({"id": ["a"], "x": [[1, 2]]}), "column 'x' must hold one value per cell, got list"),
         (pd.DataFrame({"id": ["a"], "x": [1j]}), "must be text or real numbers, got complex128"),
+        (pd.DataFrame({"x": [1]}, index=pd.MultiIndex.from_tuples([(1, 2)])), "must have an index of one level"),
     ],
-    ids=["names", "lists", "complex"],
+    ids=["names", "lists", "complex", "levels"],
 )
 def test_frames_that_are_no_tables_are_rejected(frame, message):
     from apgcn.io.pandas import table_from_frame
@@ -253,7 +319,9 @@ def test_cells_of_every_type_of_column():
             "when": pd.to_datetime(["2020-01-01", None, "2021-05-06"]),
         }
     )
-    table = table_from_frame(frame, source="nodes", id_column="id")
+    table = table_from_frame(frame, source="nodes")
+    assert table.as_text(1)[:2] == ["True", "False"]
+    assert table.as_text(3) == ["1", "", "3"]
     assert table.as_text(0) == ["1", "2", "3"]
     np.testing.assert_array_equal(table.as_numbers(1), [1, 0, 1])
     np.testing.assert_array_equal(table.as_numbers(2), [1, np.nan, 0])

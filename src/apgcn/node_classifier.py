@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,19 +12,21 @@ import numpy as np
 
 from apgcn._utils.validation import as_node_indices
 from apgcn.data.graph import Graph
+from apgcn.data.splits import Split
 from apgcn.errors import InvalidInput, UnknownName
 from apgcn.inference.bundle import ModelBundle, save_model
 from apgcn.inference.bundle import load_model as load_bundle
 from apgcn.inference.predictions import prediction_columns
+from apgcn.inference.selection import AUTO as AUTO_MODEL
 from apgcn.inference.selection import FitOptions, Metric, fit_with_leaderboard, split_for_fit
 from apgcn.inference.splits import missing_class_notes
 from apgcn.inference.trained_model import TrainedModel
 from apgcn.io.graph_builder import LoadedGraph, build_graph, extend_graph
 from apgcn.io.networkx import from_networkx
-from apgcn.io.pandas import table_from_frame, to_frame
+from apgcn.io.pandas import import_pandas, table_from_frame, to_frame, with_categories
 from apgcn.io.pyg import from_pyg
 from apgcn.io.registry import read_graph, read_table
-from apgcn.io.schema import ID_COLUMNS, TableSchema
+from apgcn.io.schema import TableSchema
 from apgcn.io.structure_encoding import AUTO, NONE, Structure, add_structure
 from apgcn.io.tables import Table
 from apgcn.report.explain.html import write_explanation
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     import pandas
     import torch
 
+INTEGER = re.compile(r"-?[0-9]+")
 LEADERBOARD = (
     "model",
     "title",
@@ -65,7 +69,7 @@ def fit(
     structure: str | Sequence[str] = AUTO,
     model: str = "apgcn",
     hyperparameters: Mapping[str, Any] | None = None,
-    correct_and_smooth: bool = False,
+    correct_and_smooth: bool | None = None,
     baselines: bool = True,
     test_size: float = 0.2,
     ensemble_size: int = 1,
@@ -86,7 +90,7 @@ def fit(
         A row for every node: an id, features, and the class where it is known. Left out for a whole graph.
     label : str
         The column, or the node attribute, of classes; empty where the class is unknown. Left out where the graph has
-        arrays (`Data`, `Graph`, .npz).
+        arrays (`Data`, `Graph`, .npz). The masks of a `Data` are used as the split if it has all three.
     id, source, target, weight : str, optional
         Columns of node ids and of edges; by default those with a usual name, see `apgcn.io.TableSchema`.
     directed : bool
@@ -101,8 +105,9 @@ def fit(
         A name from `apgcn models`, or "auto": train several, and keep the best on validation nodes.
     hyperparameters : mapping, optional
         Of the model and its training, by name, such as `{"penalty": 0.05}`.
-    correct_and_smooth : bool
-        Correct the predictions by the known labels of near nodes (Huang et al., 2021); "auto" tries it.
+    correct_and_smooth : bool, optional
+        Correct the predictions by the known labels of near nodes (Huang et al., 2021). By default "auto" as
+        the model tries it, and a named model is not corrected.
     baselines : bool
         Whether features alone and label propagation are trained for comparison.
     test_size : float
@@ -137,7 +142,7 @@ def fit(
     >>> nodes.loc[::2, "team"] = None
     >>> model = fit(edges, nodes, label="team", hyperparameters={"hidden_channels": 8, "patience": 20})
     >>> model
-    NodeClassifier(AP-GCN, nodes=120, classes=2, accuracy=1.000 on 12 held-out nodes)
+    NodeClassifier(AP-GCN, nodes=120, classes=2, accuracy=1.000 on 12 test nodes)
     >>> model.predict().columns.to_list()
     ['id', 'prediction', 'probability', 'steps', 'label']
     """
@@ -166,10 +171,13 @@ def fit(
         metric=metric,
     )
     loaded = _load(edges, nodes, schema, structure=structure)
-    split = split_for_fit(loaded.graph.labels, model=model, test_size=test_size, seed=seed)
+    split = _split_from_masks(edges, auto=model == AUTO_MODEL, seed=seed) or split_for_fit(
+        loaded.graph.labels, model=model, test_size=test_size, seed=seed
+    )
     held_out = ["stopping", *(name for name in ("validation", "test") if len(getattr(split, name)))]
     notes = [*loaded.notes, *missing_class_notes(loaded.graph, split, sets=held_out)]
     trained, _ = fit_with_leaderboard(loaded.graph, split, options)
+    trained.metrics["integer_ids"] = _has_integer_ids(nodes, loaded)
     return NodeClassifier(
         ModelBundle(trained, loaded.graph, loaded.encoding, loaded.schema, notes=notes, structure=loaded.structure)
     )
@@ -250,7 +258,10 @@ class NodeClassifier:
         device: torch.device | str = "cpu",
         threads: int | None = None,
     ) -> pandas.DataFrame:
-        """Predictions as a DataFrame with the columns id, prediction, probability, steps and label.
+        """Predictions as a DataFrame with the columns id, prediction, probability, steps and label (None if unknown).
+
+        Ids are integers if those of the table of nodes in `fit` were. `attrs["notes"]` of the frame has what was
+        assumed, removed or replaced when other tables were read.
 
         Parameters
         ----------
@@ -267,18 +278,24 @@ class NodeClassifier:
         device, threads
             As in `fit`.
         """
-        graph = self._graph_to_predict(edges, nodes, add=add)
-        if new_only and not add:
-            raise InvalidInput("new_only must come with add=True: without it all nodes are of the passed graph.")
+        if new_only and (not add or nodes is None):
+            raise InvalidInput("new_only must come with add=True and nodes: it selects the nodes that are added.")
         if new_only and ids is not None:
             raise InvalidInput("new_only must come without ids: both select nodes.")
+        graph, notes = self._graph_to_predict(edges, nodes, add=add)
         selected = None if ids is None else _indices(graph, ids)
         if new_only:
             selected = np.arange(self.graph.num_nodes, graph.num_nodes)
         predictions = self.model.predict(graph, selected, device=device, threads=threads)
-        return to_frame(
-            prediction_columns(graph, predictions, self.classes, nodes=selected, probabilities=probabilities)
+        columns: dict[str, Any] = prediction_columns(
+            graph, predictions, self.classes, nodes=selected, probabilities=probabilities
         )
+        columns["label"] = import_pandas().Series([label or None for label in columns["label"]], dtype=object)
+        if self.model.metrics.get("integer_ids") and all(INTEGER.fullmatch(text) for text in columns["id"]):
+            columns["id"] = np.array(columns["id"], dtype=np.int64)
+        frame = to_frame(columns)
+        frame.attrs["notes"] = notes
+        return frame
 
     def explain(self, path: str | Path, *, node: str | None = None) -> None:
         """Write a page for the browser: the graph, the steps of its nodes, and what each node received.
@@ -290,17 +307,20 @@ class NodeClassifier:
         node : str, optional
             Draw the part of the graph around this node.
         """
-        write_explanation(Path(path), build_payload(self.bundle, node=node))
+        if Path(path).suffix.lower() not in (".html", ".htm"):
+            raise InvalidInput(f"path must name a page, such as steps.html, got {str(path)!r}.")
+        write_explanation(Path(path), build_payload(self.bundle, node=None if node is None else str(node)))
 
     def save(self, folder: str | Path) -> None:
         """Write a new folder, which `load_model` and `apgcn predict` read; after an error nothing of it is left."""
         save_model(Path(folder), self.bundle)
 
     def __repr__(self) -> str:
-        held_out = self.model.metrics["test" if len(self.model.split.test) else "stopping"]
+        judges = "test" if len(self.model.split.test) else "stopping"
+        held_out = self.model.metrics[judges]
         return (
             f"NodeClassifier({self.model.title}, nodes={self.graph.num_nodes}, classes={len(self.classes)}, "
-            f"accuracy={held_out['accuracy']:.3f} on {held_out['nodes']} held-out nodes)"
+            f"accuracy={held_out['accuracy']:.3f} on {held_out['nodes']} {judges} nodes)"
         )
 
     def _metric(self, name: str) -> Any:
@@ -308,38 +328,36 @@ class NodeClassifier:
             raise InvalidInput(f"the model has no {name}: it was fitted without a comparison; fit it again.")
         return self.model.metrics[name]
 
-    def _graph_to_predict(self, edges: Any, nodes: Any, *, add: bool) -> Graph:
-        """The graph of the training, another one, or with `add` the former with the nodes and edges of the latter."""
+    def _graph_to_predict(self, edges: Any, nodes: Any, *, add: bool) -> tuple[Graph, list[str]]:
+        """The graph of the training, another one, or with `add` the former extended by the latter; and notes."""
         if edges is None:
             if add or nodes is not None:
                 raise InvalidInput("edges must be given with nodes or add=True, got None.")
-            return self.graph
+            return self.graph, []
         bundle, schema = self.bundle, self.bundle.schema or TableSchema()
         if not add:
             known = {"encoding": bundle.encoding, "class_names": self.classes}
-            return _load(edges, nodes, schema, structure=bundle.structure or NONE, **known).graph
+            loaded = _load(edges, nodes, schema, structure=bundle.structure or NONE, **known)
+            return loaded.graph, loaded.notes
         if bundle.encoding is None:
             raise InvalidInput("add=True needs a model that was trained on tables, but this one has arrays.")
-        new_nodes = None if nodes is None else _table(nodes, "nodes", schema)
-        return extend_graph(
-            self.graph, _table(edges, "edges"), new_nodes, schema, bundle.encoding, bundle.structure
-        ).graph
+        new_nodes = None if nodes is None else _table(nodes, "nodes")
+        loaded = extend_graph(self.graph, _table(edges, "edges"), new_nodes, schema, bundle.encoding, bundle.structure)
+        return loaded.graph, loaded.notes
 
 
 def _load(edges: Any, nodes: Any, schema: TableSchema, *, structure: Structure, **encoded: Any) -> LoadedGraph:
     """A graph from tables, a file, or an object of another library; `encoded` as a trained model encodes columns."""
     options: dict[str, Any] = {"structure": structure, **encoded}
     if nodes is not None:
-        loaded = build_graph(_table(edges, "edges"), _table(nodes, "nodes", schema), schema, name="graph", **options)
-    elif isinstance(edges, Graph):
-        graph, encoding, notes = add_structure(edges, structure)
-        loaded = LoadedGraph(graph, None, notes, structure=encoding)
+        schema = schema if encoded else with_categories(schema, nodes)
+        loaded = build_graph(_table(edges, "edges"), _table(nodes, "nodes"), schema, name="graph", **options)
     elif isinstance(edges, str | Path):
-        loaded = read_graph(Path(edges), _without_ids(schema), **options)
+        loaded = read_graph(Path(edges), _without_ids(schema) if encoded else schema, **options)
     elif hasattr(edges, "adjacency") and hasattr(edges, "nodes"):
-        loaded = from_networkx(edges, _without_ids(schema), **options)
-    elif hasattr(edges, "edge_index"):
-        loaded = from_pyg(edges, structure=structure)
+        loaded = from_networkx(edges, _without_ids(schema) if encoded else schema, **options)
+    elif isinstance(edges, Graph) or hasattr(edges, "edge_index"):
+        loaded = _from_arrays(edges, schema, structure=structure)
     else:
         raise InvalidInput(
             f"edges must come with nodes, or be a whole graph (networkx, Data, Graph, .graphml, .npz), got "
@@ -350,20 +368,60 @@ def _load(edges: Any, nodes: Any, schema: TableSchema, *, structure: Structure, 
     return loaded
 
 
+def _from_arrays(graph: Any, schema: TableSchema, *, structure: Structure) -> LoadedGraph:
+    """A graph that holds arrays, which have no columns: a `Graph`, or a `Data` of PyTorch Geometric."""
+    if schema != TableSchema(directed=schema.directed):
+        raise InvalidInput(
+            f"a {type(graph).__name__} has arrays, not columns; leave out label and the other arguments about columns."
+        )
+    if not isinstance(graph, Graph):
+        return from_pyg(graph, structure=structure)
+    extended, encoding, notes = add_structure(graph, structure)
+    return LoadedGraph(extended, None, notes, structure=encoding)
+
+
+def _split_from_masks(data: Any, *, auto: bool, seed: int) -> Split | None:
+    """The split that the three masks of a PyTorch Geometric `Data` describe; None without them.
+
+    The validation mask stops the training; with "auto" half of it chooses the model.
+    """
+    found = (getattr(data, f"{name}_mask", None) for name in ("train", "val", "test"))
+    masks = [mask for mask in found if mask is not None]
+    if not hasattr(data, "edge_index") or len(masks) < 3:
+        return None
+    if any(mask.ndim != 1 for mask in masks):
+        raise InvalidInput("the masks of a Data must have one dimension; select one of several splits first.")
+    train, stopping, test = (np.flatnonzero(mask.cpu().numpy()) for mask in masks)
+    half = len(stopping) // 2 if auto else len(stopping)
+    stopping = np.random.default_rng(seed).permutation(stopping)
+    return Split(train=train, stopping=stopping[:half], validation=stopping[half:], test=test, seed=seed)
+
+
+def _has_integer_ids(nodes: Any, loaded: LoadedGraph) -> bool:
+    """Whether the ids of a DataFrame of nodes are integers."""
+    name = loaded.schema.id
+    if not hasattr(nodes, "dtypes") or name is None:
+        return False
+    ids = nodes[name] if name in nodes.columns else nodes.index
+    return ids.dtype.kind in "iu"
+
+
 def _without_ids(schema: TableSchema) -> TableSchema:
     """The schema for a graph that identifies its nodes and edges itself."""
     return replace(schema, id=None, source=None, target=None)
 
 
-def _table(data: Any, name: str, schema: TableSchema | None = None) -> Table:
-    """A table from a DataFrame or a file; `schema` is that of a table of nodes."""
+def _table(data: Any, name: str) -> Table:
+    """A table from a DataFrame or a file."""
     if isinstance(data, str | Path):
         return read_table(Path(data))
-    return table_from_frame(data, source=name, id_column=None if schema is None else schema.id or ID_COLUMNS)
+    return table_from_frame(data, source=name, with_index=name == "nodes")
 
 
 def _indices(graph: Graph, ids: Sequence[Any]) -> np.ndarray:
     """Indices of nodes by their ids."""
+    if isinstance(ids, str) or not isinstance(ids, Iterable):
+        raise InvalidInput(f"ids must be a list of node ids, got {ids!r}.")
     index = {node_id: node for node, node_id in enumerate(graph.node_ids)}
     names = [str(node_id) for node_id in ids]
     for name in names:

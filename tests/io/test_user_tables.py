@@ -112,7 +112,7 @@ def test_minimum_size_of_a_class_is_kept_in_graphs_of_networkx():
     loaded = from_networkx(graph, TableSchema(label="topic", min_class=2))
     assert loaded.graph.labels.tolist() == [0, 0, 1, 1, -1, -1, -1]
     assert loaded.schema.dropped_classes == ("c",)
-    assert notes_with(loaded, "2 labels read as unknown: 'nan' (2)")
+    assert notes_with(loaded, "classes with fewer than 2 labelled nodes are treated as unknown: 'c' (1)")
     again = from_networkx(graph, loaded.schema, encoding=loaded.encoding, class_names=("a", "b"))
     assert_same_graph(again.graph, loaded.graph)
 

@@ -289,7 +289,7 @@ def test_status_counts_finished_runs_of_an_unregistered_model_as_done(tmp_path):
 def test_numpy_scalars_are_accepted_as_hyperparameters(name, graph):
     """`for hidden in np.array([16, 32])` is everyday use."""
     config = small_config(name)
-    numpy_types = {bool: np.bool_, int: np.int64, float: np.float32}
+    numpy_types = {bool: np.bool_, int: np.int64, float: np.float32, str: np.str_}
     numpy_config = replace(config, **{key: numpy_types[type(value)](value) for key, value in vars(config).items()})
     short = TrainingConfig(max_epochs=2)
     as_numpy = TrainingConfig(max_epochs=np.int32(2), l2=np.float64(short.l2))

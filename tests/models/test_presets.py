@@ -6,7 +6,7 @@ import pytest
 
 from apgcn.data import DATASETS, HETEROPHILOUS_GRAPHS
 from apgcn.errors import InvalidInput, UnknownName
-from apgcn.models.presets import PRESET_NAMES, PRESETS, Preset, preset_values, presets_for
+from apgcn.models.presets import PRESET_NAMES, PRESETS, PROTOCOL_TEXT, Preset, preset_values, presets_for
 from apgcn.models.registry import MODELS
 from apgcn.training.config import TrainingConfig, preset_config
 
@@ -132,7 +132,8 @@ def test_presets_are_never_mixed():
 @pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].has_weights])
 def test_the_variant_protocol_stops_every_model_by_one_rule(name, dataset):
     default, protocol = (preset_config(dataset, model=name, preset=preset) for preset in (None, "protocol"))
-    rule = {"patience": 100, "max_epochs": 10_000, "monitor": "stopping", "early_stop_mode": "either"}
+    limit = PROTOCOL_TEXT["max_epochs"]
+    rule = {"patience": 100, "max_epochs": limit, "monitor": "stopping", "early_stop_mode": "either"}
     assert protocol == (default[0], replace(default[1], **rule))
 
 
@@ -140,7 +141,8 @@ def test_the_variant_protocol_stops_every_model_by_one_rule(name, dataset):
 @pytest.mark.parametrize("name", [name for name in MODELS if "script" in presets_for(name, "cora")])
 def test_the_variant_script_adds_the_dropouts_and_the_monitored_loss_of_the_script(name, dataset):
     default, script = (preset_config(dataset, model=name, preset=preset) for preset in (None, "script"))
-    rule = {"patience": 100, "max_epochs": 10_000, "monitor": "training", "early_stop_mode": "either"}
+    limit = PROTOCOL_TEXT["max_epochs"]
+    rule = {"patience": 100, "max_epochs": limit, "monitor": "training", "early_stop_mode": "either"}
     dropouts = {rate: 0.5 for rate in ("z0_dropout", "update_dropout") if hasattr(default[0], rate)}
     assert dropouts
     assert script == (replace(default[0], **dropouts), replace(default[1], **rule))

@@ -177,7 +177,8 @@ def fit(
     from apgcn.ops.threads import requested_threads
     from apgcn.training.runs import MAX_RUNS
 
-    FitOptions(model=model, correct_and_smooth=correct_and_smooth, time_limit=time_limit, metric=metric)  # type: ignore[arg-type]
+    corrects = correct_and_smooth or None
+    FitOptions(model=model, correct_and_smooth=corrects, time_limit=time_limit, metric=metric)  # type: ignore[arg-type]
     check_int("ensemble", ensemble_size, maximum=MAX_RUNS)
     check_int("seed", seed, minimum=0)
     check_int("tune", trials, minimum=0)
@@ -227,7 +228,7 @@ def fit(
             structure=parse_structure(structure),
             trials=trials,
             baselines=baselines,
-            correct_and_smooth=correct_and_smooth,
+            correct_and_smooth=corrects,
             time_limit=time_limit,
             metric=metric,
             **common,
@@ -243,7 +244,7 @@ def _fit(
     overrides: dict[str, Any],
     trials: int,
     baselines: bool,
-    correct_and_smooth: bool,
+    correct_and_smooth: bool | None,
     time_limit: float | None,
     metric: Any,
     ensemble_size: int,

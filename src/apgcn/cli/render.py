@@ -130,7 +130,9 @@ def leaderboard(summary: Mapping[str, Any]) -> None:
             cells.append("" if row["roc_auc"] is None else f"{row['roc_auc']:.3f}")
         if with_validation:
             validation = row[f"validation_{summary['metric']}"]
-            cells.append("" if validation is None else f"{100 * validation:.1f} %")
+            is_accuracy = summary["metric"] == "accuracy"
+            shown = "" if validation is None else f"{100 * validation:.1f} %" if is_accuracy else f"{validation:.3f}"
+            cells.append(shown)
         cells += [f"{row['steps_mean']:.1f}", duration(row["seconds"])]
         style = "bold" if row["chosen"] else None
         table.add_row(">" if row["chosen"] else "", escape(row["title"]), *cells, style=style)

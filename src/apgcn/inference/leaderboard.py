@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from apgcn._utils.formatting import pluralize
 from apgcn.data.graph import Graph
 from apgcn.data.splits import Split
-from apgcn.models.registry import MODELS
 
 Z = 1.959964  # 97.5 % quantile of the normal distribution
 MIN_DIFFERENT = 6  # nodes: if five of five speak for one model, a sign test does not reject chance at 5 % (2 / 2^5)
@@ -142,7 +141,9 @@ def paired_difference(first: LeaderboardRow, second: LeaderboardRow) -> tuple[fl
     return (better - worse) / count, float(max(-1.0, p - q - half)), float(min(1.0, p - q + half))
 
 
-def describe_graph_effect(rows: Sequence[LeaderboardRow], *, num_edges: int, auto: bool = False) -> str | None:
+def describe_graph_effect(
+    rows: Sequence[LeaderboardRow], *, num_edges: int, auto: bool = False, can_keep: bool = False
+) -> str | None:
     """A sentence on whether the edges help: the chosen model against features alone. None if one was not trained.
 
     Parameters
@@ -151,6 +152,8 @@ def describe_graph_effect(rows: Sequence[LeaderboardRow], *, num_edges: int, aut
     num_edges : int
     auto : bool
         Whether the model was chosen among several; otherwise the user has named it.
+    can_keep : bool
+        Whether with `min_steps=0` a node of the model could keep its own prediction.
     """
     chosen = next((row for row in rows if row.chosen), None)
     features = next((row for row in rows if row.model == FEATURES), None)
@@ -171,11 +174,7 @@ def describe_graph_effect(rows: Sequence[LeaderboardRow], *, num_edges: int, aut
     if low > 0:
         return f"The graph helps: {100 * mean:+.1f} points over features alone ({interval})."
     if high < 0:
-        advice = (
-            ""
-            if auto
-            else "; try --model auto" + (" or --set min_steps=0 --set l2=0.0005" if _may_take_no_step(chosen) else "")
-        )
+        advice = "" if auto else "; try --model auto" + (" or --set min_steps=0 --set l2=0.0005" if can_keep else "")
         return (
             f"The graph misleads {chosen.title}: {100 * mean:+.1f} points against features alone ({interval}){advice}."
         )
@@ -185,12 +184,6 @@ def describe_graph_effect(rows: Sequence[LeaderboardRow], *, num_edges: int, aut
 def _is_enough(first: LeaderboardRow, second: LeaderboardRow) -> bool:
     """Whether the predictions differ, in being correct, for as many nodes as a sign test needs."""
     return int((first.correct != second.correct).sum()) >= MIN_DIFFERENT
-
-
-def _may_take_no_step(row: LeaderboardRow) -> bool:
-    """Whether the model has a hyperparameter, not used yet, with which a node may keep its own prediction."""
-    name = row.model.removesuffix(WITH_LABELS)
-    return name in MODELS and "min_steps" in {field.name for field in fields(MODELS[name])}
 
 
 def describe_better_baseline(rows: Sequence[LeaderboardRow], *, auto: bool = False) -> str | None:

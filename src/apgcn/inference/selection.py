@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import torch
 
-from apgcn._utils.validation import check_int, check_number
+from apgcn._utils.validation import check_bool, check_fraction, check_int, check_number
 from apgcn.data.graph import Graph
 from apgcn.data.homophily import edge_homophily
 from apgcn.data.splits import Split
@@ -42,12 +42,14 @@ from apgcn.training.trainer import Progress
 
 Metric = Literal["accuracy", "roc_auc"]
 AUTO = "auto"
-NO_STEP = "apgcn, min_steps=0"  # nodes may keep their own prediction; with the paper's l2 the weights may vanish first
+# Nodes may keep their own prediction; with the paper's l2 the weights may vanish before they do.
+NO_STEP = "apgcn, min_steps=0, l2=0.0005"
 VARIANTS: Mapping[str, tuple[str, dict[str, Any]]] = {NO_STEP: ("apgcn", {"min_steps": 0, "l2": 0.0005})}
 CANDIDATES = (LABELS, FEATURES, "apgcn", NO_STEP, "appnp", "gcn", "arma")  # of `model="auto"`; the first wins a tie
 BASELINES = (LABELS, FEATURES)  # beside a model that the user names
 VALIDATION_SIZE = 0.15  # fraction of the labelled nodes by which `auto` chooses
 STOPPING_SIZE = 0.2
+MAX_TEST_SIZE, MAX_TEST_SIZE_OF_AUTO = 0.7, 0.6  # of the labelled nodes
 MIN_SECONDS = 1e-3  # of the training of a model, which takes one epoch at least
 CONSTANT_STEPS = 0.01  # a standard deviation of K below which it is constant
 TITLES = {LABELS: "label propagation (LP)", FEATURES: "features alone (MLP)"}
@@ -67,8 +69,9 @@ class FitOptions:
         Hyperparameters by name; with "auto" each goes to the candidates that have it.
     baselines : bool
         Whether label propagation and features alone are trained beside a model that the user names.
-    correct_and_smooth : bool
-        Whether the known labels correct the predictions of the model; "auto" tries both.
+    correct_and_smooth : bool, optional
+        Whether the known labels correct the predictions of the model; by default the model "auto" tries both, and a
+        named one is not corrected.
     ensemble_size, seed, device, threads
         See `fit`.
     time_limit : float, optional
@@ -80,7 +83,7 @@ class FitOptions:
     model: str = "apgcn"
     overrides: Mapping[str, Any] | None = None
     baselines: bool = True
-    correct_and_smooth: bool = False
+    correct_and_smooth: bool | None = None
     ensemble_size: int = 1
     seed: int = 0
     device: torch.device | str = "cpu"
@@ -89,6 +92,10 @@ class FitOptions:
     metric: Metric = "accuracy"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.overrides or {}, Mapping):
+            raise InvalidInput(f"hyperparameters must be a mapping of names to values, got {self.overrides!r}.")
+        if self.correct_and_smooth is not None:
+            check_bool("correct_and_smooth", self.correct_and_smooth)
         names = map(registry_name, CANDIDATES) if self.model == AUTO else (self.model,)
         known = list(dict.fromkeys(name for model in names for name in hyperparameter_names(model)))
         for name in self.overrides or {}:
@@ -193,12 +200,13 @@ def fit_and_compare(
         raise InvalidInput(f"no model could be trained: {' '.join(advice)}")
     chosen = _choose(candidates, options)
     rows = [replace(candidate.row, chosen=candidate is chosen) for candidate in candidates]
-    rows = sorted(
-        [*rows, majority_row(graph, split)], key=lambda row: (-(getattr(row, options.metric) or 0.0), -row.accuracy)
-    )
+    majority = replace(majority_row(graph, split), roc_auc=0.5 if graph.num_classes == 2 else None)
+    rows = sorted([*rows, majority], key=lambda row: (-(getattr(row, options.metric) or 0.0), -row.accuracy))
     model = chosen.result.model
     auto = options.model == AUTO
-    graph_effect = describe_graph_effect(rows, num_edges=graph.adjacency.nnz, auto=auto)
+    graph_effect = describe_graph_effect(
+        rows, num_edges=graph.adjacency.nnz, auto=auto, can_keep=getattr(model.config, "min_steps", 0) == 1
+    )
     advice += [text for text in (graph_effect, describe_better_baseline(rows, auto=auto)) if text]
     advice += describe_training(model, chosen.uncorrected)
     metrics = {
@@ -260,7 +268,8 @@ def _train(
         return _Candidate(row, result, plain.predictions)
 
     candidates = [candidate(plain)]
-    if model.has_weights and (options.model == AUTO or (options.correct_and_smooth and name == options.model)):
+    tries_both = options.model == AUTO and options.correct_and_smooth is not False
+    if model.has_weights and (tries_both or (options.correct_and_smooth and name == options.model)):
         corrected = evaluate_with_labels(replace(plain.model, correct_and_smooth=CorrectAndSmooth()), graph, **common)
         candidates.append(candidate(corrected, suffix=WITH_LABELS))
     return candidates
@@ -308,8 +317,13 @@ def split_for_fit(labels: np.ndarray, *, model: str, test_size: float, seed: int
     Raises
     ------
     InvalidInput
-        If "auto" has no class with labelled nodes enough.
+        If `test_size` leaves too few nodes, or "auto" has no class with labelled nodes enough.
     """
+    check_fraction("test_size", test_size)
+    maximum = MAX_TEST_SIZE_OF_AUTO if model == AUTO else MAX_TEST_SIZE
+    if test_size > maximum:
+        reason = "to train and to choose a model by" if model == AUTO else "to train"
+        raise InvalidInput(f"test_size must leave nodes {reason}: at most {maximum}, got {test_size}.")
     if model != AUTO:
         return stratified_split(labels, stopping_size=STOPPING_SIZE, test_size=test_size, seed=seed)
     split = stratified_split(

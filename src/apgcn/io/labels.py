@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -16,8 +17,10 @@ from apgcn.io.schema import TableSchema
 from apgcn.io.tables import Table
 
 OTHER_MISSING_MARKS = ("nan", "-1")  # other tools write these where a class is unknown
+UNKNOWN_NUMBER = "-1"  # PyTorch Geometric and scikit-learn mark nodes without a class so
 MAX_FRACTIONAL_CLASSES = 50  # more distinct numbers with fractions are taken for a regression target
 MAX_SHOWN = 50  # classes in a message
+INTEGER = re.compile(r"-?[0-9]+")
 
 
 class EncodedLabels(NamedTuple):
@@ -52,6 +55,8 @@ def encode_labels(nodes: Table, schema: TableSchema, class_names: Sequence[str] 
         return EncodedLabels(np.full(len(nodes), -1), known, None, dropped, [])
     column = nodes.column_index(schema.label, option="--label")
     marks = (MISSING | set(dropped)) - set(known)
+    if _marks_unknown(UNKNOWN_NUMBER, nodes.as_text(column), known):
+        marks |= {UNKNOWN_NUMBER}
     unknown = Counter(text for text in nodes.as_text(column) if text and text in marks)
     cells = ["" if text in marks else text for text in nodes.as_text(column)]
     notes = []
@@ -77,6 +82,14 @@ def encode_labels(nodes: Table, schema: TableSchema, class_names: Sequence[str] 
     labels = _class_indices(nodes, column, ["" if text in small else text for text in cells], names)
     _check_classes(nodes, column, {name: classes[name] for name in names}, labels, small=small)
     return EncodedLabels(labels, names, column, tuple(sorted(small)), notes)
+
+
+def _marks_unknown(mark: str, cells: Sequence[str], known: Sequence[str]) -> bool:
+    """Whether -1 is no class: none of a trained model, or one of three or more integers, as -1 and 1 are classes."""
+    if known:
+        return mark not in known
+    present = {text for text in cells if text and text not in MISSING}
+    return mark in present and len(present) > 2 and all(INTEGER.fullmatch(text) for text in present)
 
 
 def _class_indices(nodes: Table, column: int, cells: Sequence[str], classes: Sequence[str]) -> np.ndarray:

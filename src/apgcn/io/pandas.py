@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,12 +11,15 @@ import numpy as np
 from apgcn.errors import InvalidInput, MissingPackage
 from apgcn.io.feature_encoding import FeatureEncoding
 from apgcn.io.graph_builder import LoadedGraph, build_graph
+from apgcn.io.index_columns import UNNAMED
 from apgcn.io.schema import ID_COLUMNS, TableSchema
 from apgcn.io.structure_encoding import AUTO, Structure
 from apgcn.io.tables import Table
 
 if TYPE_CHECKING:
     import pandas
+
+MAX_INTEGER = 2.0**53  # beyond it a float does not hold every integer
 
 
 def from_pandas(
@@ -30,7 +34,8 @@ def from_pandas(
 ) -> LoadedGraph:
     """Convert a DataFrame of edges and one of nodes; see `build_graph`.
 
-    The index of `nodes` holds the ids where the frame has no id column and an index of its own.
+    A named index of `nodes` holds the ids where no column is named as usual; one without a name is treated as a column
+    without a name in a file: the edges decide. A column of categories becomes a feature for each.
 
     Examples
     --------
@@ -43,8 +48,8 @@ def from_pandas(
     """
     return build_graph(
         table_from_frame(edges, source="edges"),
-        table_from_frame(nodes, source="nodes", id_column=schema.id or ID_COLUMNS),
-        schema,
+        table_from_frame(nodes, source="nodes", with_index=True),
+        with_categories(schema, nodes),
         name=name,
         encoding=encoding,
         class_names=class_names,
@@ -52,28 +57,46 @@ def from_pandas(
     )
 
 
-def table_from_frame(frame: pandas.DataFrame, *, source: str, id_column: str | Sequence[str] | None = None) -> Table:
+def table_from_frame(frame: pandas.DataFrame, *, source: str, with_index: bool = False) -> Table:
     """The table of a DataFrame, with the names and the missing values of its columns.
 
     Parameters
     ----------
     source : str
         Name of the table in messages.
-    id_column : str or sequence of str, optional
-        Names of the column of ids. If the frame has none of them, but an index that is not a mere count of its rows,
-        the index becomes the first column.
+    with_index : bool
+        Whether an index that is not a mere count of the rows becomes the first column; without a name it is called as
+        pandas writes it into a file.
     """
     pandas = import_pandas()
     if not isinstance(frame, pandas.DataFrame):
         raise InvalidInput(f"{source} must be a pandas DataFrame, got {type(frame).__name__}.")
-    if id_column is not None and not _has_ids(frame, id_column):
-        frame = frame.reset_index(names=frame.index.name or ID_COLUMNS[0])
+    if isinstance(frame.index, pandas.MultiIndex):
+        raise InvalidInput(f"{source} must have an index of one level, got {frame.index.nlevels}; try reset_index().")
+    if with_index and _is_informative(frame):
+        name = UNNAMED if frame.index.name is None else str(frame.index.name)
+        frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
+        frame.insert(0, name, frame.index)
     columns = tuple(map(str, frame.columns))
-    twice = sorted({name for name in columns if columns.count(name) > 1}) if len(set(columns)) < len(columns) else []
+    twice = sorted({name for name in columns if columns.count(name) > 1})
     if twice:
         raise InvalidInput(f"{source} must have a different name for each column, but {', '.join(twice)} occur twice.")
     cells = [_cells(frame.iloc[:, column], f"{source}, column {name!r}") for column, name in enumerate(columns)]
     return Table(source=source, columns=columns, cells=cells)
+
+
+def with_categories(schema: TableSchema, nodes: pandas.DataFrame) -> TableSchema:
+    """The schema with one-hot features for the columns of categories that it does not name."""
+    pandas = import_pandas()
+    if not isinstance(nodes, pandas.DataFrame):
+        return schema
+    named = {schema.id, schema.label, *schema.one_hot, *schema.bag_of_words, *schema.ignore}
+    categories = [
+        str(name)
+        for name, dtype in zip(nodes.columns, nodes.dtypes, strict=True)
+        if isinstance(dtype, pandas.CategoricalDtype) and str(name) not in named | set(ID_COLUMNS)
+    ]
+    return replace(schema, one_hot=(*schema.one_hot, *categories))
 
 
 def to_frame(columns: Mapping[str, Any]) -> pandas.DataFrame:
@@ -90,34 +113,36 @@ def import_pandas() -> Any:
     return pandas
 
 
-def _has_ids(frame: pandas.DataFrame, id_column: str | Sequence[str]) -> bool:
-    """Whether the ids are in a column, or the index is a count of the rows and so holds none."""
-    names = (id_column,) if isinstance(id_column, str) else id_column
-    if {str(column).lower() for column in frame.columns} & {name.lower() for name in names}:
-        return True
+def _is_informative(frame: pandas.DataFrame) -> bool:
+    """Whether the index may hold ids: it does not count the rows, and no column has its name or a usual one."""
     index = frame.index
-    return index.name is None and isinstance(index, type(frame.reset_index(drop=True).index))
+    if index.name is None:
+        return not isinstance(index, import_pandas().RangeIndex)
+    names = {str(column).lower() for column in frame.columns}
+    return str(index.name).lower() not in names and not names & set(ID_COLUMNS)
 
 
 def _cells(column: Any, place: str) -> list[str] | np.ndarray:
-    """Numbers as an array, NaN where missing; everything else as text, empty where missing."""
-    pandas = import_pandas()
-    types = pandas.api.types
+    """Numbers as an array, NaN where missing; everything else as text, empty where missing.
+
+    Integers stay integers where some are missing, for which pandas makes them floats: ids and classes are text.
+    """
+    types = import_pandas().api.types
     if types.is_complex_dtype(column.dtype):
         raise InvalidInput(f"{place} must be text or real numbers, got {column.dtype}.")
-    if types.is_bool_dtype(column.dtype) and not column.isna().any():
-        return column.to_numpy(dtype=np.float64)
-    if types.is_integer_dtype(column.dtype) and not column.isna().any():
-        return column.to_numpy()
-    if types.is_numeric_dtype(column.dtype):
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    missing = column.isna().tolist()
+    missing = column.isna().to_numpy()
+    if types.is_numeric_dtype(column.dtype) and not types.is_bool_dtype(column.dtype):
+        if types.is_integer_dtype(column.dtype) and not missing.any():
+            return column.to_numpy()
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        present = values[~missing]
+        if missing.any() and (np.abs(present) < MAX_INTEGER).all() and (present == np.round(present)).all():
+            return ["" if is_missing else str(int(value)) for value, is_missing in zip(values, missing, strict=True)]
+        return values
     return ["" if is_missing else _as_text(value, place) for value, is_missing in zip(column, missing, strict=True)]
 
 
 def _as_text(value: Any, place: str) -> str:
-    if isinstance(value, bool | np.bool_):
-        return str(int(value))
     if isinstance(value, list | tuple | dict | set | np.ndarray):
         raise InvalidInput(f"{place} must hold one value per cell, got {type(value).__name__}; make columns of it.")
     return str(value)

@@ -96,6 +96,8 @@ def add_structure(graph: Graph, structure: Structure) -> tuple[Graph, StructureE
 
     With "auto" a graph that has features gets none, and a graph without features all kinds.
     """
+    if isinstance(structure, str):
+        structure = parse_structure(structure)
     if structure == NONE or (structure == AUTO and graph.num_features):
         return graph, None, []
     if isinstance(structure, StructureEncoding):

@@ -57,7 +57,8 @@ def train(
     progress : function, optional
         Called with a `Progress` after every epoch; on a GPU, which each call waits for, after every tenth.
     time_limit : float, optional
-        Seconds after which no epoch begins. Each run trains for one epoch at least, and has the weights of its best.
+        Seconds after which no epoch begins (on a GPU, where the time is read after every tenth, up to ten more). Each
+        run trains for one epoch at least, and has the weights of its best.
 
     Raises
     ------
