@@ -23,8 +23,8 @@ def write_tables(folder: Path) -> None:
     topics = np.where(is_labelled, np.array(cora.class_names)[cora.labels], "")
     has_word = cora.features.toarray() > 0
     frequent = np.argsort(-has_word.sum(axis=0), kind="stable")[:500]
-    words = pd.DataFrame(has_word[:, frequent].astype(int)).add_prefix("word_")
-    pd.concat([pd.DataFrame({"id": ids, "topic": topics}), words], axis=1).to_csv(folder / "nodes.csv", index=False)
+    features = pd.DataFrame(has_word[:, frequent].astype(int)).add_prefix("word_")
+    pd.concat([pd.DataFrame({"id": ids, "topic": topics}), features], axis=1).to_csv(folder / "nodes.csv", index=False)
 
 
 def main(folder: Path) -> float:
