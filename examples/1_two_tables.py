@@ -1,59 +1,48 @@
-"""From two tables to a table of predictions, in Python; `apgcn fit` and `apgcn predict` do the same."""
+"""From two tables to a table of predictions, in Python; `apgcn fit` and `apgcn predict` do the same.
 
+`python examples/1_two_tables.py FOLDER` keeps the tables, the model and the predictions in a new folder.
+"""
+
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pandas as pd
 
-from apgcn import load
-from apgcn.inference.bundle import ModelBundle, load_model, save_model
-from apgcn.inference.fit import fit
-from apgcn.inference.predictions import write_predictions
-from apgcn.inference.splits import stratified_split
-from apgcn.io.csv import write_csv
-from apgcn.io.graph_builder import build_graph
-from apgcn.io.registry import read_table
-from apgcn.io.schema import TableSchema
-from apgcn.models.apgcn import APGCNConfig
-from apgcn.training.config import TrainingConfig
+import apgcn
 
 
 def write_tables(folder: Path) -> None:
-    """Cora as two tables: ids of papers, their words, and a topic for one in five."""
-    cora = load("cora")
-    ids, edges = cora.node_names, cora.adjacency.tocoo()
-    write_csv(
-        folder / "edges.csv",
-        ["source", "target"],
-        ((ids[i], ids[j]) for i, j in zip(edges.row, edges.col, strict=True)),
-    )
-    is_labelled = np.random.default_rng(0).random(cora.num_nodes) < 0.2
-    topics = [cora.class_names[label] if shown else "" for label, shown in zip(cora.labels, is_labelled, strict=True)]
-    word_counts = cora.features.toarray().astype(int)
-    header = ["id", "topic", *(f"word {number}" for number in range(cora.num_features))]
-    write_csv(folder / "nodes.csv", header, ([*row[:2], *row[2]] for row in zip(ids, topics, word_counts, strict=True)))
+    """Cora as edges.csv and nodes.csv: ids of papers, the 500 most frequent words, a topic for one paper in five."""
+    cora = apgcn.load("cora")
+    ids, (source, target) = np.array(cora.node_names), cora.adjacency.nonzero()
+    pd.DataFrame({"source": ids[source], "target": ids[target]}).to_csv(folder / "edges.csv", index=False)
+
+    is_labelled = np.random.default_rng(0).random(cora.num_nodes) <= 0.2
+    topics = np.where(is_labelled, np.array(cora.class_names)[cora.labels], "")
+    has_word = cora.features.toarray() > 0
+    frequent = np.argsort(-has_word.sum(axis=0), kind="stable")[:500]
+    features = pd.DataFrame(has_word[:, frequent].astype(int)).add_prefix("word_")
+    pd.concat([pd.DataFrame({"id": ids, "topic": topics}), features], axis=1).to_csv(folder / "nodes.csv", index=False)
 
 
-def main() -> float:
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        write_tables(folder)
-        schema = TableSchema(label="topic")
-        loaded = build_graph(read_table(folder / "edges.csv"), read_table(folder / "nodes.csv"), schema, name="papers")
-        print(*loaded.notes, sep="\n")
+def main(folder: Path) -> float:
+    folder.mkdir(parents=True)
+    write_tables(folder)
+    edges, nodes = pd.read_csv(folder / "edges.csv"), pd.read_csv(folder / "nodes.csv")
 
-        split = stratified_split(loaded.graph.labels, test_size=0.2)
-        model = fit(loaded.graph, split, APGCNConfig(), TrainingConfig(patience=50))
-        accuracy = model.metrics["test"]["accuracy"]
-        print(f"accuracy {100 * accuracy:.1f} % on {len(split.test)} test nodes")
+    model = apgcn.fit(edges, nodes, label="topic")
+    print(model.leaderboard[["title", "accuracy", "low", "high"]].round(3))
+    print(*model.advice, *model.notes, sep="\n")
 
-        save_model(folder / "model", ModelBundle(model, loaded.graph, loaded.encoding, schema))
-        bundle = load_model(folder / "model")
-        predictions = bundle.model.predict(bundle.graph)
-        write_predictions(folder / "predictions.csv", bundle.graph, predictions, bundle.model.class_names)
-        print(*(folder / "predictions.csv").read_text().splitlines()[:4], sep="\n")
-        return accuracy
+    model.save(folder / "model")
+    predictions = apgcn.load_model(folder / "model").predict()
+    predictions.to_csv(folder / "predictions.csv", index=False)
+    print(predictions.head(3))
+    return float(model.leaderboard["accuracy"][model.leaderboard["chosen"]].item())
 
 
 if __name__ == "__main__":
-    main()
+    with TemporaryDirectory() as temporary:
+        main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(temporary) / "cora")

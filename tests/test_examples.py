@@ -22,14 +22,17 @@ def main_of(name):
     return runpy.run_path(str(path))["main"]
 
 
-def test_two_tables(capsys):
-    assert main_of("two_tables")() > 0.75
-    assert re.search(r"id,prediction,probability,steps,label\n31336,\w+,0\.\d+,\d+,\n", capsys.readouterr().out)
+def test_two_tables(capsys, tmp_path):
+    assert main_of("two_tables")(tmp_path / "cora") > 0.75
+    assert re.search(r"0 +AP-GCN +0\.[78]\d+ ", capsys.readouterr().out)
+    predictions = (tmp_path / "cora" / "predictions.csv").read_text()
+    assert re.match(r"id,prediction,probability,steps,label\n31336,\w+,0\.\d+,\d+\.0,\n", predictions)
 
 
 def test_scikit_learn():
-    found = main_of("scikit_learn")()
-    assert found[0.001] > found[0.1] > 0.5
+    found, accuracy = main_of("scikit_learn")()
+    assert min(found.values()) > 0.72
+    assert accuracy > 0.8
 
 
 def test_a_training_loop():
@@ -38,7 +41,7 @@ def test_a_training_loop():
 
 def test_any_operator():
     accuracy, steps = main_of("any_operator")(0.05)
-    assert accuracy > 0.7
+    assert accuracy > 0.75
     assert steps < 5
 
 
@@ -53,7 +56,9 @@ def test_edges():
 
 
 def test_onnx():
-    assert main_of("onnx")() < 1e-5
+    accuracy, error = main_of("onnx")()
+    assert accuracy > 0.8
+    assert error < 1e-5
 
 
 def test_every_example_is_tested_and_begins_with_what_it_shows():
