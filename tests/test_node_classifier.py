@@ -249,7 +249,7 @@ def test_a_penalty_without_effect_is_named_with_what_to_try(model, steps, remedy
     [
         ({"edges": [1, 2]}, "edges must be a pandas DataFrame, got list"),
         ({"nodes": None}, "edges must come with nodes, or be a whole graph"),
-        ({"label": None}, "label must name the column of classes"),
+        ({"label": None}, "label must name the column or node attribute"),
         ({"label": "tem"}, "has no column 'tem' for --label; did you mean 'team'"),
         ({"model": "apgcm"}, "unknown model 'apgcm'"),
         ({"hyperparameters": {"penatly": 1}}, "unknown hyperparameter"),

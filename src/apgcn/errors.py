@@ -82,6 +82,10 @@ class NoCluster(ApgcnError, ConnectionError):
     """No Ray cluster answers at the given address."""
 
 
+class FitWarning(UserWarning):
+    """Something about a fit that should be changed; the fitted model works."""
+
+
 class RankDied(ApgcnError, RuntimeError):
     """Another rank of a distributed training has exited or cannot be reached."""
 

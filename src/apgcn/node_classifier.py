@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+import sys
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from apgcn._utils.formatting import format_duration
 from apgcn._utils.validation import as_node_indices
 from apgcn.data.graph import Graph
-from apgcn.data.splits import Split
-from apgcn.errors import InvalidInput, UnknownName
+from apgcn.errors import FitWarning, InvalidInput, UnknownName
 from apgcn.inference.bundle import ModelBundle, save_model
 from apgcn.inference.bundle import load_model as load_bundle
+from apgcn.inference.estimate import describe_long_fit, estimate_fit
+from apgcn.inference.prediction_graph import graph_to_predict
 from apgcn.inference.predictions import prediction_columns
 from apgcn.inference.selection import AUTO as AUTO_MODEL
-from apgcn.inference.selection import FitOptions, Metric, fit_with_leaderboard, split_for_fit
-from apgcn.inference.splits import missing_class_notes
+from apgcn.inference.selection import FitOptions, Metric, fit_and_compare, split_for_fit
+from apgcn.inference.splits import held_out_sets, missing_class_notes
 from apgcn.inference.trained_model import TrainedModel
-from apgcn.io.graph_builder import LoadedGraph, build_graph, extend_graph
-from apgcn.io.networkx import from_networkx
-from apgcn.io.pandas import import_pandas, table_from_frame, to_frame, with_categories
-from apgcn.io.pyg import from_pyg
-from apgcn.io.registry import read_graph, read_table
+from apgcn.io.graph_builder import LoadedGraph
+from apgcn.io.pandas import import_pandas, to_frame
+from apgcn.io.pyg import split_from_masks
 from apgcn.io.schema import TableSchema
-from apgcn.io.structure_encoding import AUTO, NONE, Structure, add_structure
-from apgcn.io.tables import Table
+from apgcn.io.sources import has_arrays, load_source
+from apgcn.io.structure_encoding import AUTO
 from apgcn.report.explain.html import write_explanation
 from apgcn.report.explain.payload import build_payload
 
@@ -78,6 +81,7 @@ def fit(
     seed: int = 0,
     device: torch.device | str = "cpu",
     threads: int | None = None,
+    verbose: bool = False,
 ) -> NodeClassifier:
     """Train a classifier of nodes on a graph, and compare it with simple baselines.
 
@@ -112,6 +116,7 @@ def fit(
         Whether features alone and label propagation are trained for comparison.
     test_size : float
         Fraction of the labelled nodes that judges the models; with 0 they are judged by the nodes that stop training.
+        The masks of a `Data` take its place.
     ensemble_size : int
         Initialisations whose predictions are averaged.
     time_limit : float, optional
@@ -123,6 +128,15 @@ def fit(
     device : "cpu", "cuda" or "cuda:N"
     threads : int, optional
         Maximum number of CPU threads, see `apgcn.train`.
+    verbose : bool
+        Whether each model and its time are printed on standard error. An estimate is, in any case, if it is more than
+        a minute.
+
+    Warns
+    -----
+    FitWarning
+        If the training was cut off, K is the same for all nodes, or a model without the graph is as good; the texts
+        are in `advice`, too.
 
     Raises
     ------
@@ -170,16 +184,38 @@ def fit(
         time_limit=time_limit,
         metric=metric,
     )
-    loaded = _load(edges, nodes, schema, structure=structure)
-    split = _split_from_masks(edges, auto=model == AUTO_MODEL, seed=seed) or split_for_fit(
+    if label is None and not has_arrays(edges, nodes):
+        raise InvalidInput("label must name the column or node attribute of classes, got None.")
+    loaded = load_source(edges, nodes, schema, structure=structure)
+    notes = loaded.notes
+    split = split_from_masks(edges, loaded.graph.labels, notes, auto=model == AUTO_MODEL, seed=seed) or split_for_fit(
         loaded.graph.labels, model=model, test_size=test_size, seed=seed
     )
-    held_out = ["stopping", *(name for name in ("validation", "test") if len(getattr(split, name)))]
-    notes = [*loaded.notes, *missing_class_notes(loaded.graph, split, sets=held_out)]
-    trained, _ = fit_with_leaderboard(loaded.graph, split, options)
-    trained.metrics["integer_ids"] = _has_integer_ids(nodes, loaded)
+    notes += missing_class_notes(loaded.graph, split, sets=held_out_sets(split))
+    announcement = describe_long_fit(
+        estimate_fit(loaded.graph, options), time_limit=time_limit, option="time_limit=SECONDS"
+    )
+    if announcement:
+        print(f"apgcn.fit: {announcement}", file=sys.stderr, flush=True)
+    trained, _ = fit_and_compare(
+        loaded.graph,
+        split,
+        options,
+        computed_features=loaded.structure is not None,
+        progress=_print_model if verbose else None,
+    )
+    for text in trained.metrics["warnings"]:
+        warnings.warn(text, FitWarning, stacklevel=2)
     return NodeClassifier(
-        ModelBundle(trained, loaded.graph, loaded.encoding, loaded.schema, notes=notes, structure=loaded.structure)
+        ModelBundle(
+            trained,
+            loaded.graph,
+            loaded.encoding,
+            loaded.schema,
+            notes=notes,
+            structure=loaded.structure,
+            integer_ids=_has_integer_ids(nodes, loaded),
+        )
     )
 
 
@@ -282,7 +318,7 @@ class NodeClassifier:
             raise InvalidInput("new_only must come with add=True and nodes: it selects the nodes that are added.")
         if new_only and ids is not None:
             raise InvalidInput("new_only must come without ids: both select nodes.")
-        graph, notes = self._graph_to_predict(edges, nodes, add=add)
+        graph, notes = graph_to_predict(self.bundle, edges, nodes, add=add)
         selected = None if ids is None else _indices(graph, ids)
         if new_only:
             selected = np.arange(self.graph.num_nodes, graph.num_nodes)
@@ -291,7 +327,7 @@ class NodeClassifier:
             graph, predictions, self.classes, nodes=selected, probabilities=probabilities
         )
         columns["label"] = import_pandas().Series([label or None for label in columns["label"]], dtype=object)
-        if self.model.metrics.get("integer_ids") and all(INTEGER.fullmatch(text) for text in columns["id"]):
+        if self.bundle.integer_ids and all(INTEGER.fullmatch(text) for text in columns["id"]):
             columns["id"] = np.array(columns["id"], dtype=np.int64)
         frame = to_frame(columns)
         frame.attrs["notes"] = notes
@@ -328,94 +364,22 @@ class NodeClassifier:
             raise InvalidInput(f"the model has no {name}: it was fitted without a comparison; fit it again.")
         return self.model.metrics[name]
 
-    def _graph_to_predict(self, edges: Any, nodes: Any, *, add: bool) -> tuple[Graph, list[str]]:
-        """The graph of the training, another one, or with `add` the former extended by the latter; and notes."""
-        if edges is None:
-            if add or nodes is not None:
-                raise InvalidInput("edges must be given with nodes or add=True, got None.")
-            return self.graph, []
-        bundle, schema = self.bundle, self.bundle.schema or TableSchema()
-        if not add:
-            known = {"encoding": bundle.encoding, "class_names": self.classes}
-            loaded = _load(edges, nodes, schema, structure=bundle.structure or NONE, **known)
-            return loaded.graph, loaded.notes
-        if bundle.encoding is None:
-            raise InvalidInput("add=True needs a model that was trained on tables, but this one has arrays.")
-        new_nodes = None if nodes is None else _table(nodes, "nodes")
-        loaded = extend_graph(self.graph, _table(edges, "edges"), new_nodes, schema, bundle.encoding, bundle.structure)
-        return loaded.graph, loaded.notes
 
-
-def _load(edges: Any, nodes: Any, schema: TableSchema, *, structure: Structure, **encoded: Any) -> LoadedGraph:
-    """A graph from tables, a file, or an object of another library; `encoded` as a trained model encodes columns."""
-    options: dict[str, Any] = {"structure": structure, **encoded}
-    if nodes is not None:
-        schema = schema if encoded else with_categories(schema, nodes)
-        loaded = build_graph(_table(edges, "edges"), _table(nodes, "nodes"), schema, name="graph", **options)
-    elif isinstance(edges, str | Path):
-        loaded = read_graph(Path(edges), _without_ids(schema) if encoded else schema, **options)
-    elif hasattr(edges, "adjacency") and hasattr(edges, "nodes"):
-        loaded = from_networkx(edges, _without_ids(schema) if encoded else schema, **options)
-    elif isinstance(edges, Graph) or hasattr(edges, "edge_index"):
-        loaded = _from_arrays(edges, schema, structure=structure)
-    else:
-        raise InvalidInput(
-            f"edges must come with nodes, or be a whole graph (networkx, Data, Graph, .graphml, .npz), got "
-            f"{type(edges).__name__} alone."
-        )
-    if schema.label is None and not encoded and loaded.encoding is not None:
-        raise InvalidInput("label must name the column of classes, got None.")
-    return loaded
-
-
-def _from_arrays(graph: Any, schema: TableSchema, *, structure: Structure) -> LoadedGraph:
-    """A graph that holds arrays, which have no columns: a `Graph`, or a `Data` of PyTorch Geometric."""
-    if schema != TableSchema(directed=schema.directed):
-        raise InvalidInput(
-            f"a {type(graph).__name__} has arrays, not columns; leave out label and the other arguments about columns."
-        )
-    if not isinstance(graph, Graph):
-        return from_pyg(graph, structure=structure)
-    extended, encoding, notes = add_structure(graph, structure)
-    return LoadedGraph(extended, None, notes, structure=encoding)
-
-
-def _split_from_masks(data: Any, *, auto: bool, seed: int) -> Split | None:
-    """The split that the three masks of a PyTorch Geometric `Data` describe; None without them.
-
-    The validation mask stops the training; with "auto" half of it chooses the model.
-    """
-    found = (getattr(data, f"{name}_mask", None) for name in ("train", "val", "test"))
-    masks = [mask for mask in found if mask is not None]
-    if not hasattr(data, "edge_index") or len(masks) < 3:
-        return None
-    if any(mask.ndim != 1 for mask in masks):
-        raise InvalidInput("the masks of a Data must have one dimension; select one of several splits first.")
-    train, stopping, test = (np.flatnonzero(mask.cpu().numpy()) for mask in masks)
-    half = len(stopping) // 2 if auto else len(stopping)
-    stopping = np.random.default_rng(seed).permutation(stopping)
-    return Split(train=train, stopping=stopping[:half], validation=stopping[half:], test=test, seed=seed)
+@contextmanager
+def _print_model(title: str) -> Iterator[None]:
+    """Print which model is trained, and then how long it took."""
+    started = time.perf_counter()
+    print(f"apgcn.fit: {title} ...", end=" ", file=sys.stderr, flush=True)
+    yield
+    print(format_duration(time.perf_counter() - started), file=sys.stderr, flush=True)
 
 
 def _has_integer_ids(nodes: Any, loaded: LoadedGraph) -> bool:
     """Whether the ids of a DataFrame of nodes are integers."""
-    name = loaded.schema.id
-    if not hasattr(nodes, "dtypes") or name is None:
+    if not hasattr(nodes, "dtypes") or loaded.schema.id is None:
         return False
-    ids = nodes[name] if name in nodes.columns else nodes.index
-    return ids.dtype.kind in "iu"
-
-
-def _without_ids(schema: TableSchema) -> TableSchema:
-    """The schema for a graph that identifies its nodes and edges itself."""
-    return replace(schema, id=None, source=None, target=None)
-
-
-def _table(data: Any, name: str) -> Table:
-    """A table from a DataFrame or a file."""
-    if isinstance(data, str | Path):
-        return read_table(Path(data))
-    return table_from_frame(data, source=name, with_index=name == "nodes")
+    named = [nodes.iloc[:, number] for number, name in enumerate(nodes.columns) if str(name) == loaded.schema.id]
+    return (named[0] if named else nodes.index).dtype.kind in "iu"
 
 
 def _indices(graph: Graph, ids: Sequence[Any]) -> np.ndarray:

@@ -15,13 +15,12 @@ from helpers.graphs import two_communities
 
 from apgcn import load
 from apgcn.cli import render, run
-from apgcn.cli.options import GraphFiles
-from apgcn.cli.predict import graph_to_predict
 from apgcn.data.npz import write_npz
 from apgcn.data.transforms import subgraph
 from apgcn.errors import InvalidInput
 from apgcn.inference.bundle import ModelBundle, load_model, save_model
 from apgcn.inference.fit import fit
+from apgcn.inference.prediction_graph import graph_to_predict
 from apgcn.inference.splits import stratified_split
 from apgcn.inference.trained_model import TrainedModel
 from apgcn.io.csv import write_csv
@@ -87,7 +86,7 @@ def test_new_nodes_get_the_predictions_of_the_complete_graph(model, tables, tmp_
     for name, wanted in (("old", False), ("new", True)):
         lines = [line for line, new_edge in zip(edges[1:], is_new, strict=True) if new_edge == wanted]
         (tmp_path / f"{name}_edges.csv").write_text("\n".join([edges[0], *lines]))
-    old = graph_to_predict(bundle, GraphFiles(tmp_path / "old_edges.csv", tmp_path / "old_nodes.csv", None), add=False)
+    old, _ = graph_to_predict(bundle, tmp_path / "old_edges.csv", tmp_path / "old_nodes.csv")
     split = stratified_split(old.labels)
     smaller = ModelBundle(
         fit(old, split, bundle.model.config, TrainingConfig(max_epochs=1)), old, bundle.encoding, bundle.schema
@@ -95,7 +94,7 @@ def test_new_nodes_get_the_predictions_of_the_complete_graph(model, tables, tmp_
     smaller.model.weights.update(bundle.model.weights)
     save_model(tmp_path / "smaller", smaller)
     options = ["--edges", tmp_path / "new_edges.csv", "--nodes", tmp_path / "new_nodes.csv", "--add"]
-    grown = graph_to_predict(load_model(tmp_path / "smaller"), GraphFiles(options[1], options[3], None), add=True)
+    grown, _ = graph_to_predict(load_model(tmp_path / "smaller"), options[1], options[3], add=True)
     extended, complete = bundle.model.predict(grown), bundle.model.predict(bundle.graph)
     order = [grown.node_names.index(name) for name in bundle.graph.node_names]
     np.testing.assert_allclose(extended.probabilities[order], complete.probabilities, atol=1e-5)
@@ -147,7 +146,7 @@ def test_new_nodes_get_the_predictions_of_the_complete_graph(model, tables, tmp_
         (["fit", "--graph", "g.npz", "--out", "m"], "there is no such file"),
         (["fit", "--graph", "g.npz", "--label", "topic", "--out", "m"], "contains arrays, not columns"),
         (["train", "cora", "--tune", "3"], "train has no option --tune; use the command `apgcn tune DATASET`"),
-        (["predict", "MODEL", "--out", "p.csv", "--graph", "g.npz"], "give tables or a .graphml"),
+        (["predict", "MODEL", "--out", "p.csv", "--graph", "g.npz"], "pass tables, a .graphml or a networkx graph"),
         (["predict", "MODEL", "--out", "p.csv", "--add", "--graph", "g.graphml"], "--add must come with --edges"),
         (["export", "MODEL", "--onnx", "/no/such/place/m.onnx"], "--onnx must name a file in a folder that exists"),
     ],

@@ -18,8 +18,9 @@ from safetensors.torch import load_file
 
 from apgcn import APGCNConfig, DeviceGraph, RandomStream
 from apgcn._utils.atomic import _umask, new_folder
+from apgcn._utils.formatting import format_duration
 from apgcn.cli import run
-from apgcn.cli.render import duration, histogram
+from apgcn.cli.render import histogram
 from apgcn.data import published_splits
 from apgcn.errors import InvalidInput
 
@@ -364,7 +365,7 @@ def test_bars_are_proportional_to_their_counts():
 
 
 def test_rounded_durations_carry_over():
-    assert [duration(seconds) for seconds in (59.96, 119.7, 7199.8)] == ["60.0 s", "2 min 0 s", "2 h 0 min"]
+    assert [format_duration(seconds) for seconds in (59.96, 119.7, 7199.8)] == ["60.0 s", "2 min 0 s", "2 h 0 min"]
 
 
 def test_an_interval_over_few_runs_is_not_to_be_trusted(capsys):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.fitting import fit_with_leaderboard
 from helpers.graphs import two_communities
 from scipy import sparse, stats
 
@@ -15,7 +16,7 @@ from apgcn.inference.leaderboard import (
     paired_difference,
     wilson_interval,
 )
-from apgcn.inference.selection import FitOptions, fit_with_leaderboard, split_for_fit
+from apgcn.inference.selection import FitOptions, split_for_fit
 
 
 def row(model, correct, *, chosen=False):

@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from helpers.fitting import fit_with_leaderboard
 from helpers.graphs import block_graph, two_communities
 
 from apgcn import Graph
 from apgcn.errors import InvalidInput
 from apgcn.inference.leaderboard import MAJORITY
-from apgcn.inference.selection import AUTO, CANDIDATES, FitOptions, fit_with_leaderboard, split_for_fit
+from apgcn.inference.selection import AUTO, CANDIDATES, FitOptions, split_for_fit
 from apgcn.models.lp import LPConfig
 from apgcn.training import batching
 

@@ -54,3 +54,15 @@ def format_counts(counts: Mapping[str, int], *, max_shown: int = 8) -> str:
     present = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
     shown = ", ".join(f"{name!r} ({counts[name]:,})" for name in present[:max_shown])
     return shown if len(present) <= max_shown else f"{shown} and {len(present) - max_shown} more"
+
+
+def format_duration(seconds: float) -> str:
+    """A time in units that people read easily.
+
+    >>> format_duration(7.31), format_duration(75.0), format_duration(3725)
+    ('7.3 s', '1 min 15 s', '1 h 2 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from apgcn._utils.atomic import PARTIAL_PREFIX
-from apgcn._utils.formatting import pluralize
+from apgcn._utils.formatting import format_duration, pluralize
 from apgcn.cli import render
 from apgcn.cli.options import GraphFiles, log_fewer_threads
 from apgcn.cli.progress import log
@@ -64,7 +64,6 @@ def fit_on_ranks(
     as_json: bool,
 ) -> None:
     """`apgcn fit --distributed`: read, split, train, evaluate and save; each rank writes predictions for its nodes."""
-    from apgcn.cli.fit import held_out_sets
     from apgcn.distributed.outputs import (
         build_trained_model,
         check_shared_folder,
@@ -74,7 +73,7 @@ def fit_on_ranks(
     )
     from apgcn.distributed.train import train_sharded
     from apgcn.inference.fit import GRAPH_NAME
-    from apgcn.inference.splits import missing_class_notes, stratified_split
+    from apgcn.inference.splits import held_out_sets, missing_class_notes, stratified_split
     from apgcn.training.config import configs_from_values
     from apgcn.training.runs import Run
 
@@ -86,7 +85,7 @@ def fit_on_ranks(
         started = time.perf_counter()
         source = comm.run_collectively(lambda: _graph_source(files, schema, quiet=comm.rank > 0))
         split = comm.run_collectively(lambda: stratified_split(source.labels, test_size=test_size, seed=seed))
-        split_notes = missing_class_notes(source, split, sets=held_out_sets(test_size))
+        split_notes = missing_class_notes(source, split, sets=held_out_sets(split))
         source.notes.extend(split_notes)
         runs = [Run(split, init=seed + number, dataset=GRAPH_NAME) for number in range(ensemble_size)]
         notify = _notify_on_rank_0(comm)
@@ -283,7 +282,7 @@ def _show(summary: dict[str, Any], *, accuracy: float, set_name: str, title: str
         return
     print(
         f"{title}, {pluralize(summary['ranks'], 'rank')}: accuracy on {set_name} nodes {100 * accuracy:.2f} %, "
-        f"steps K {summary['steps_mean']:.2f} on average, {render.duration(summary['seconds'])}: {summary['out']}"
+        f"steps K {summary['steps_mean']:.2f} on average, {format_duration(summary['seconds'])}: {summary['out']}"
     )
     for rank, traffic in enumerate(summary["traffic"] if summary["ranks"] > 1 else ()):
         print(

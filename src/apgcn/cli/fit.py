@@ -15,6 +15,7 @@ import numpy as np
 import typer
 from rich.markup import escape
 
+from apgcn._utils.formatting import format_duration
 from apgcn.cli import render
 from apgcn.cli.distributed import check_distributed_options, fit_on_ranks
 from apgcn.cli.options import (
@@ -42,10 +43,6 @@ from apgcn.cli.options import (
 from apgcn.cli.progress import log, log_all
 from apgcn.errors import InvalidInput
 from apgcn.io.schema import TableSchema
-
-MAX_TEST_SIZE = 0.7  # of the labelled nodes
-MAX_TEST_SIZE_OF_AUTO = 0.6  # which also needs validation nodes
-LONG_TRAINING = 60  # seconds; a longer one is announced
 
 
 def fit(
@@ -171,7 +168,7 @@ def fit(
     best. For benchmark graphs use `apgcn train`.
     """
     from apgcn._utils.validation import check_int
-    from apgcn.inference.selection import AUTO, FitOptions
+    from apgcn.inference.selection import AUTO, FitOptions, check_test_size
     from apgcn.io.structure_encoding import parse_structure
     from apgcn.models.registry import config_class
     from apgcn.ops.threads import requested_threads
@@ -214,7 +211,7 @@ def fit(
         raise InvalidInput(f"--tune searches the hyperparameters of a model with weights, got --model {model}.")
     if out is None:
         raise InvalidInput("--out must name the new folder of the model.")
-    _check_test_size(test_size, auto=model == AUTO)
+    check_test_size(test_size, model=model, name="--test-size")
     overrides = parse_overrides(set_values or [], model=model, penalty=penalty, max_steps=max_steps)
     common: dict[str, Any] = {"model": model, "overrides": overrides, "ensemble_size": ensemble_size}
     common |= {"test_size": test_size, "seed": seed, "device": device, "threads": threads}
@@ -258,8 +255,9 @@ def _fit(
     """Read the graph, split, search hyperparameters if trials > 0, train, compare, save, and print a summary."""
     from apgcn._utils.atomic import new_folder
     from apgcn.inference.bundle import ModelBundle, write_bundle_without_graph, write_graph
+    from apgcn.inference.estimate import describe_long_fit, estimate_fit
     from apgcn.inference.selection import FitOptions, fit_and_compare, split_for_fit
-    from apgcn.inference.splits import missing_class_notes
+    from apgcn.inference.splits import held_out_sets, missing_class_notes
     from apgcn.ops.devices import resolve_device
     from apgcn.ops.threads import kernel_threads
 
@@ -285,7 +283,7 @@ def _fit(
         loaded = files.read(schema, structure=structure)
         graph = replace(loaded.graph, name=out.name or "graph")
         split = split_for_fit(graph.labels, model=model, test_size=test_size, seed=seed)
-        split_notes = missing_class_notes(graph, split, sets=held_out_sets(test_size))
+        split_notes = missing_class_notes(graph, split, sets=held_out_sets(split))
         log_all(split_notes)
         notes = [*loaded.notes, *split_notes]
         write_graph(folder, graph)  # a full disk is noticed before the training
@@ -293,10 +291,16 @@ def _fit(
         results = _tune(graph, split, model, overrides, trials=trials, seed=seed, device=torch_device) if trials else []
         if results:
             options = replace(options, overrides=results[0].hyperparameters)
+        announcement = describe_long_fit(
+            estimate_fit(graph, options), time_limit=time_limit, option="--time-limit SECONDS"
+        )
+        if announcement:
+            log(announcement)
         trained, predictions = fit_and_compare(
             graph,
             split,
             options,
+            computed_features=loaded.structure is not None,
             progress=partial(_progress_bar, ensemble_size=ensemble_size, graph_name=graph.name),
         )
         trained.metrics["seconds"] = time.perf_counter() - started
@@ -309,8 +313,6 @@ def _fit(
             }
             for trial in results
         ]
-        if loaded.structure and trained.metrics["advice"]:
-            trained.metrics["advice"] += ["Some features were computed from the edges: features alone have them, too."]
         bundle = ModelBundle(trained, graph, loaded.encoding, loaded.schema, notes=notes, structure=loaded.structure)
         write_bundle_without_graph(folder, bundle)
     # What follows is not needed for the model: it is saved.
@@ -341,32 +343,9 @@ def _fit(
         _show(summary, steps, trained)
 
 
-def _progress_bar(
-    title: str, epoch_seconds: float, seconds: float, *, ensemble_size: int, graph_name: str
-) -> AbstractContextManager[Any]:
-    """The progress bar of one model; an estimate of a long training is logged before it."""
-    if seconds > LONG_TRAINING:
-        log(
-            f"{title}: about {render.duration(epoch_seconds)} per epoch and {render.duration(seconds)} in all, by a "
-            "rough estimate; --time-limit SECONDS ends it earlier."
-        )
+def _progress_bar(title: str, *, ensemble_size: int, graph_name: str) -> AbstractContextManager[Any]:
+    """The progress bar of one model."""
     return render.progress_bar(ensemble_size, label=f"{title} on {graph_name}")
-
-
-def _check_test_size(test_size: float, *, auto: bool) -> None:
-    """Raise unless this fraction leaves enough labelled nodes for training."""
-    from apgcn._utils.validation import check_fraction
-
-    check_fraction("--test-size", test_size)
-    maximum = MAX_TEST_SIZE_OF_AUTO if auto else MAX_TEST_SIZE
-    if test_size > maximum:
-        reason = "to train and to choose a model by" if auto else "to train"
-        raise InvalidInput(f"--test-size must leave nodes {reason}: at most {maximum}, got {test_size}.")
-
-
-def held_out_sets(test_size: float) -> tuple[str, ...]:
-    """The sets of the split on which no weight is trained."""
-    return ("stopping", "test") if test_size else ("stopping",)
 
 
 def _tune(
@@ -416,7 +395,7 @@ def _show(summary: dict[str, Any], steps: np.ndarray | None, trained: Any) -> No
         )
     if summary["diverged"]:
         console.print(f"{summary['diverged']} initialisations diverged and are left out")
-    console.print(f"epochs {', '.join(map(str, summary['epochs']))}; {render.duration(summary['seconds'])}")
+    console.print(f"epochs {', '.join(map(str, summary['epochs']))}; {format_duration(summary['seconds'])}")
     commands = {f"predict {out} --out predictions.csv": "predictions for every node"}
     if model.name == "apgcn" and not trained.uses_known_labels:
         commands[f"explain {out} --html steps.html"] = "a page: the graph and the steps of its nodes"

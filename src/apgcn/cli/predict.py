@@ -6,7 +6,6 @@ import csv
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from apgcn.data.graph import Graph
-    from apgcn.inference.bundle import ModelBundle
 
 CSV_SUFFIXES = (".csv", ".txt")
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of `apgcn fit --out`.")]
@@ -75,6 +73,7 @@ def predict(
 
     from apgcn._utils.atomic import resolve_output_file
     from apgcn.inference.bundle import load_model
+    from apgcn.inference.prediction_graph import graph_to_predict
     from apgcn.inference.predictions import write_predictions
     from apgcn.io.registry import FORMATS
     from apgcn.ops.devices import resolve_device
@@ -90,7 +89,12 @@ def predict(
         raise InvalidInput(f"--out must name a table, .csv or .parquet, got {out}.")
     torch_device, num_threads = resolve_device(device), resolve_threads_option(threads)
     bundle = load_model(model_folder)
-    graph = graph_to_predict(bundle, files, add=add)
+    if edges is not None and nodes is None and not add:
+        raise InvalidInput("--edges and --nodes must be given together, or --graph.")
+    if add and edges is None:
+        raise InvalidInput("--add must come with --edges, and with --nodes if there are new nodes.")
+    graph, notes = graph_to_predict(bundle, files.edges or files.graph, files.nodes, add=add)
+    log_all(notes)
     indices = None if ids is None else _node_indices(graph, ids)
     if new_only:
         indices = np.arange(bundle.graph.num_nodes, graph.num_nodes)
@@ -140,35 +144,3 @@ def _node_indices(graph: Graph, ids: Sequence[str]) -> np.ndarray:
         if node_id not in indices:
             raise UnknownName("node", node_id, graph.node_ids)
     return np.array([indices[node_id] for node_id in dict.fromkeys(ids)])
-
-
-def graph_to_predict(bundle: ModelBundle, files: GraphFiles, *, add: bool) -> Graph:
-    """The model's own graph, that of the files, or with `add` the model's own with the nodes and edges of the files."""
-    from apgcn.io.graph_builder import extend_graph
-    from apgcn.io.registry import read_table
-    from apgcn.io.schema import TableSchema
-
-    if add and files.edges is None:
-        raise InvalidInput("--add must come with --edges, and with --nodes if there are new nodes.")
-    if files.is_empty:
-        return bundle.graph
-    if bundle.encoding is None and not files.has_arrays:
-        raise InvalidInput(
-            "the model was trained on arrays, which have no columns; give --graph with an .npz, or use "
-            "APGCNClassifier.load(folder)."
-        )
-    if bundle.encoding is not None and files.has_arrays:
-        raise InvalidInput("the model was trained on columns, which an .npz does not have; give tables or a .graphml.")
-    schema = bundle.schema or TableSchema()
-    if files.graph is not None:  # its format defines ids and endpoints
-        schema = replace(schema, id=None, source=None, target=None)
-    if add and files.edges is not None and bundle.encoding is not None:
-        new_nodes = None if files.nodes is None else read_table(files.nodes)
-        loaded = extend_graph(
-            bundle.graph, read_table(files.edges), new_nodes, schema, bundle.encoding, bundle.structure
-        )
-        log_all(loaded.notes)
-        return loaded.graph
-    return files.read(
-        schema, encoding=bundle.encoding, class_names=bundle.model.class_names, structure=bundle.structure or "none"
-    ).graph

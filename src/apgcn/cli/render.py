@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from apgcn._utils.formatting import replace_unprintable
+from apgcn._utils.formatting import format_duration, replace_unprintable
 from apgcn.cli.options import format_override
 
 BAR_WIDTH = 40  # characters of the longest bar
@@ -104,7 +104,7 @@ def training_summary(
         console.print(f"steps K                 {summary['steps_mean']:g} for every node")
     if model.has_weights:
         console.print(f"epochs                  {summary['epochs_mean']:.0f}{' on average' if runs > 1 else ''}")
-    console.print(f"time                    {duration(summary['seconds'])} on {summary['device']}")
+    console.print(f"time                    {format_duration(summary['seconds'])} on {summary['device']}")
     if out:
         console.print(f"written                 {escape(str(out))}")
     next_commands(_next_trainings(summary, overrides, options))
@@ -133,7 +133,7 @@ def leaderboard(summary: Mapping[str, Any]) -> None:
             is_accuracy = summary["metric"] == "accuracy"
             shown = "" if validation is None else f"{100 * validation:.1f} %" if is_accuracy else f"{validation:.3f}"
             cells.append(shown)
-        cells += [f"{row['steps_mean']:.1f}", duration(row["seconds"])]
+        cells += [f"{row['steps_mean']:.1f}", format_duration(row["seconds"])]
         style = "bold" if row["chosen"] else None
         table.add_row(">" if row["chosen"] else "", escape(row["title"]), *cells, style=style)
     console.print(f"\n[bold]accuracy on {nodes:,} {judged_by} nodes[/], which no model was trained on")
@@ -176,18 +176,6 @@ def _can_print(character: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def duration(seconds: float) -> str:
-    """A time in units that people read easily.
-
-    >>> duration(7.31), duration(75.0), duration(3725)
-    ('7.3 s', '1 min 15 s', '1 h 2 min')
-    """
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def artifact(content: Any) -> None:
@@ -249,13 +237,13 @@ def store_progress(progress: Any) -> None:
         console.print("the time left is known when a run batch of every model is done.")
     else:
         at_once = "" if workers == 1 else f", {workers} run batches at once"
-        console.print(f"about {duration(progress.seconds_left / workers)} of work are left{at_once}.")
+        console.print(f"about {format_duration(progress.seconds_left / workers)} of work are left{at_once}.")
 
 
 def _time_left(part: Any) -> str:
     if not part.left:
         return ""
-    return "unknown" if part.seconds_left is None else duration(part.seconds_left)
+    return "unknown" if part.seconds_left is None else format_duration(part.seconds_left)
 
 
 def dataset_list(datasets: Mapping[str, Any], places: Mapping[str, str]) -> None:

@@ -55,6 +55,8 @@ class ModelBundle:
         Column names of an array of features, as scikit-learn records them; may be empty.
     notes : sequence of str
         What was assumed, removed or replaced when the graph was read, one sentence each.
+    integer_ids : bool
+        Whether the ids of the nodes are integers in the user's table, and so in predictions.
     """
 
     model: TrainedModel
@@ -64,6 +66,7 @@ class ModelBundle:
     feature_names: tuple[str, ...] = ()
     notes: Sequence[str] = ()
     structure: StructureEncoding | None = None
+    integer_ids: bool = False
 
 
 def save_model(folder: Path, bundle: ModelBundle) -> None:
@@ -95,6 +98,7 @@ def write_bundle_without_graph(folder: Path, bundle: ModelBundle) -> None:
         feature_names=bundle.feature_names,
         notes=bundle.notes,
         structure=bundle.structure,
+        integer_ids=bundle.integer_ids,
     )
 
 
@@ -109,6 +113,7 @@ def write_model(
     feature_names: Sequence[str] = (),
     notes: Sequence[str] = (),
     structure: StructureEncoding | None = None,
+    integer_ids: bool = False,
 ) -> None:
     """Write the weights and model.json into a folder that has the graph already."""
     from safetensors.torch import save as to_bytes
@@ -129,6 +134,7 @@ def write_model(
         "encoding": encoding.as_json() if encoding else None,
         "schema": asdict(schema) if schema else None,
         "structure": structure.as_json() if structure else None,
+        "integer_ids": integer_ids,
         "graph": {"name": graph_name, "fingerprint": graph_fingerprint},
         "split": {"seed": model.split.seed} | {name: getattr(model.split, name).tolist() for name in SETS},
         "metrics": model.metrics,
@@ -257,6 +263,7 @@ def _read_bundle(folder: Path, content: Mapping[str, Any]) -> ModelBundle:
         feature_names=tuple(str(name) for name in content["feature_names"]),
         notes=tuple(str(note) for note in content.get("notes", [])),  # 0.2: none
         structure=StructureEncoding.from_json(structure) if structure else None,
+        integer_ids=bool(content.get("integer_ids")),  # 0.2: none
     )
 
 

@@ -193,9 +193,14 @@ def evaluate_with_labels(
         "test": ("train", "stopping", "validation"),
     }
     uncalibrated = replace(trained, temperature=1.0)
+    uncorrected = uncalibrated.predict_without_labels(graph, device=device, threads=threads)
     probabilities = {
-        name: uncalibrated.predict(
-            with_labels_of(graph, split, sets), getattr(split, name), device=device, threads=threads
+        name: uncalibrated.predict_with_labels(
+            with_labels_of(graph, split, sets),
+            getattr(split, name),
+            device=device,
+            threads=threads,
+            uncorrected=uncorrected,
         ).probabilities
         for name, sets in known.items()
     }

@@ -181,6 +181,15 @@ def describe_graph_effect(
     return f"The graph makes no measurable difference: {100 * mean:+.1f} points over features alone ({interval})."
 
 
+def is_graph_doubtful(rows: Sequence[LeaderboardRow]) -> bool:
+    """Whether features alone are as good as the chosen model, on nodes enough to tell."""
+    chosen = next((row for row in rows if row.chosen), None)
+    features = next((row for row in rows if row.model == FEATURES), None)
+    if chosen is None or features is None:
+        return False
+    return chosen is features or (_is_enough(chosen, features) and paired_difference(chosen, features)[1] <= 0)
+
+
 def _is_enough(first: LeaderboardRow, second: LeaderboardRow) -> bool:
     """Whether the predictions differ, in being correct, for as many nodes as a sign test needs."""
     return int((first.correct != second.correct).sum()) >= MIN_DIFFERENT

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 
+from apgcn._utils.formatting import pluralize
 from apgcn._utils.validation import check_bool, check_fraction, check_int, check_number
 from apgcn.data.graph import Graph
 from apgcn.data.homophily import edge_homophily
@@ -25,6 +26,7 @@ from apgcn.inference.leaderboard import (
     LeaderboardRow,
     describe_better_baseline,
     describe_graph_effect,
+    is_graph_doubtful,
     judging_set,
     leaderboard_row,
     majority_row,
@@ -33,9 +35,6 @@ from apgcn.inference.predictions import Predictions
 from apgcn.inference.splits import stratified_split
 from apgcn.inference.trained_model import TrainedModel
 from apgcn.models.registry import config_class
-from apgcn.ops.devices import resolve_device
-from apgcn.ops.threads import resolve_threads
-from apgcn.training.batching import estimate_training
 from apgcn.training.config import TrainingConfig, configs_from_values, hyperparameter_names
 from apgcn.training.runs import MAX_RUNS
 from apgcn.training.trainer import Progress
@@ -52,9 +51,11 @@ STOPPING_SIZE = 0.2
 MAX_TEST_SIZE, MAX_TEST_SIZE_OF_AUTO = 0.7, 0.6  # of the labelled nodes
 MIN_SECONDS = 1e-3  # of the training of a model, which takes one epoch at least
 CONSTANT_STEPS = 0.01  # a standard deviation of K below which it is constant
+FIRST_PENALTY = 0.005  # to try where the penalty is 0; the paper's for Cora-ML
+FEW_VALIDATION_NODES = 50  # with fewer the choice of "auto" is named as one by chance
 TITLES = {LABELS: "label propagation (LP)", FEATURES: "features alone (MLP)"}
 
-ProgressBar = Callable[[str, float, float], AbstractContextManager[Callable[[Progress], None] | None]]
+ProgressBar = Callable[[str], AbstractContextManager[Callable[[Progress], None] | None]]
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class FitOptions:
         if self.correct_and_smooth is not None:
             check_bool("correct_and_smooth", self.correct_and_smooth)
         names = map(registry_name, CANDIDATES) if self.model == AUTO else (self.model,)
-        known = list(dict.fromkeys(name for model in names for name in hyperparameter_names(model)))
+        known = list(dict.fromkeys(name for model in names for name in _hyperparameters(model)))
         for name in self.overrides or {}:
             if name not in known:
                 raise UnknownName(f"hyperparameter of {self.model}", name, known)
@@ -122,18 +123,33 @@ class FitOptions:
         return (*(name for name in BASELINES if self.baselines and name != self.model), self.model)
 
     def configs(self, model: str) -> tuple[Any, TrainingConfig]:
-        """The model config and training config of one of the models, with the overrides that it has."""
+        """The model config and training config of one of the models, with the overrides that it has.
+
+        Label propagation beside other models keeps its own: its number of steps is of another kind.
+        """
         name, values = VARIANTS.get(model, (model, {}))
         overrides = dict(self.overrides or {})
         if name != self.model:
-            known = hyperparameter_names(name)
+            known = () if name == LABELS else hyperparameter_names(name)
             overrides = {key: value for key, value in overrides.items() if key in known}
         return configs_from_values(name, {**values, **overrides})
+
+    def title(self, model: str) -> str:
+        """The name of one of the models in the leaderboard; of a variant with the values that it has."""
+        name, values = VARIANTS.get(model, (model, {}))
+        present = {key: (self.overrides or {}).get(key, value) for key, value in values.items()}
+        return TITLES.get(name, config_class(name).title) + "".join(f", {key}={present[key]}" for key in present)
 
 
 def registry_name(candidate: str) -> str:
     """The name in the registry of a candidate, which may be a model with other hyperparameters."""
     return VARIANTS.get(candidate, (candidate, {}))[0]
+
+
+def _hyperparameters(model: str) -> list[str]:
+    """The hyperparameters that a model uses: one without weights has none of a training."""
+    config = config_class(model)
+    return hyperparameter_names(model) if config.has_weights else [field.name for field in fields(config)]
 
 
 class _Candidate(NamedTuple):
@@ -144,31 +160,30 @@ class _Candidate(NamedTuple):
     uncorrected: Predictions | None
 
 
-def fit_with_leaderboard(
-    graph: Graph, split: Split, options: FitOptions, *, progress: ProgressBar | None = None
-) -> tuple[TrainedModel, Predictions]:
-    """`fit_and_compare`, and the predictions of the model for all nodes."""
-    model, predictions = fit_and_compare(graph, split, options, progress=progress)
-    return model, predictions or model.predict(graph, device=options.device, threads=options.threads)
-
-
 def fit_and_compare(
-    graph: Graph, split: Split, options: FitOptions, *, progress: ProgressBar | None = None
+    graph: Graph,
+    split: Split,
+    options: FitOptions,
+    *,
+    computed_features: bool = False,
+    progress: ProgressBar | None = None,
 ) -> tuple[TrainedModel, Predictions | None]:
     """Train the models of the options, choose one, and return it with its predictions for all nodes.
 
     The predictions are None where they take more work than the training has done: save the model before.
 
-    The metrics of the model get "leaderboard", "homophily" and "advice": sentences on what the comparison shows. With
-    "auto" the model is chosen by its accuracy on the validation nodes of the split, and judged on the test nodes.
+    The metrics of the model get "leaderboard", "homophily", "advice": sentences on what the comparison shows, and
+    "warnings": those of them that ask for something to be changed. With "auto" the model is chosen by its accuracy on
+    the validation nodes of the split, and judged on the test nodes.
 
     Parameters
     ----------
     split : Split
         See `split_for_fit`.
+    computed_features : bool
+        Whether features of the graph were computed from its edges, so that features alone know the edges, too.
     progress : function, optional
-        `progress(title, epoch, total)` is a context whose value is called with a `Progress` after every epoch of one
-        model; `epoch` and `total` are rough estimates of the seconds of an epoch and of the training.
+        `progress(title)` is a context whose value is called with a `Progress` after every epoch of one model.
 
     Raises
     ------
@@ -178,16 +193,22 @@ def fit_and_compare(
     """
     if options.metric == "roc_auc" and graph.num_classes != 2:
         raise InvalidInput(f"metric roc_auc needs two classes, got {graph.num_classes}; leave it out for accuracy.")
+    auto = options.model == AUTO
+    if auto and options.metric == "roc_auc" and len(np.unique(graph.labels[split.validation])) < 2:
+        raise InvalidInput(
+            f"metric roc_auc needs validation nodes of both classes to choose by, got {len(split.validation)} of one; "
+            "label more nodes of the other, name a model, or leave metric out for accuracy."
+        )
     started = time.perf_counter()
     candidates: list[_Candidate] = []
-    advice: list[str] = []
+    warnings: list[str] = []
     for index, name in enumerate(options.models):
         time_limit = None
         if options.time_limit is not None:
             left = options.time_limit - (time.perf_counter() - started)
             time_limit = max(MIN_SECONDS, left / (len(options.models) - index))
             if left <= 0 and candidates and name != options.model:
-                advice.append(f"{_title(name)} was not trained: the time limit was reached.")
+                warnings.append(f"{options.title(name)} was not trained: the time limit was reached.")
                 continue
         try:
             candidates += _train(graph, split, name, options, time_limit=time_limit, progress=progress)
@@ -195,25 +216,33 @@ def fit_and_compare(
             if name == options.model or (isinstance(error, RuntimeError) and "memory" not in str(error).lower()):
                 raise
             reason = error if isinstance(error, InvalidInput) else "not enough memory."
-            advice.append(f"{_title(name)} was not trained: {reason}")
+            warnings.append(f"{options.title(name)} was not trained: {reason}")
     if not candidates:
-        raise InvalidInput(f"no model could be trained: {' '.join(advice)}")
+        raise InvalidInput(f"no model could be trained: {' '.join(warnings)}")
     chosen = _choose(candidates, options)
     rows = [replace(candidate.row, chosen=candidate is chosen) for candidate in candidates]
     majority = replace(majority_row(graph, split), roc_auc=0.5 if graph.num_classes == 2 else None)
     rows = sorted([*rows, majority], key=lambda row: (-(getattr(row, options.metric) or 0.0), -row.accuracy))
     model = chosen.result.model
-    auto = options.model == AUTO
-    graph_effect = describe_graph_effect(
-        rows, num_edges=graph.adjacency.nnz, auto=auto, can_keep=getattr(model.config, "min_steps", 0) == 1
-    )
-    advice += [text for text in (graph_effect, describe_better_baseline(rows, auto=auto)) if text]
-    advice += describe_training(model, chosen.uncorrected)
+    can_keep = "min_steps" in vars(model.config) and model.config.min_steps == 1
+    graph_effect = describe_graph_effect(rows, num_edges=graph.adjacency.nnz, auto=auto, can_keep=can_keep)
+    warnings += [text for text in (describe_better_baseline(rows, auto=auto),) if text]
+    if auto and len(split.validation) < FEW_VALIDATION_NODES:
+        warnings.append(
+            f"The choice among the models rests on {pluralize(len(split.validation), 'validation node')}: with so few "
+            "another model may be as good; label more nodes for a surer choice."
+        )
+    warnings += describe_training(model, chosen.uncorrected)
+    warnings += _describe_other_limits(candidates, chosen)
+    effect = [graph_effect] if graph_effect else []
+    if computed_features and effect:
+        effect.append("Some features were computed from the edges: features alone have them, too.")
     metrics = {
         **model.metrics,
         "leaderboard": [row.as_json() for row in rows],
         "homophily": edge_homophily(graph),
-        "advice": advice,
+        "advice": effect + warnings,
+        "warnings": effect + warnings if is_graph_doubtful(rows) else warnings,
     }
     return replace(model, metrics=metrics), chosen.result.predictions
 
@@ -231,16 +260,8 @@ def _train(
     started = time.perf_counter()
     model, training = options.configs(name)
     common: dict[str, Any] = {"device": options.device, "threads": options.threads}
-    title = _title(name)
-    estimate = estimate_training(
-        graph,
-        model,
-        training,
-        runs=options.ensemble_size,
-        device=resolve_device(str(options.device)),
-        threads=resolve_threads(options.threads),
-    )
-    with progress(title, *estimate) if progress else nullcontext() as report:
+    title = options.title(name)
+    with progress(title) if progress else nullcontext() as report:
         plain = fit_and_evaluate(
             graph,
             split,
@@ -257,7 +278,7 @@ def _train(
     def candidate(result: FitResult, suffix: str = "") -> _Candidate:
         row = leaderboard_row(
             name + suffix,
-            title + suffix,
+            (config_class(name).title if suffix and name in TITLES else title) + suffix,
             result.held_out[judging_set(split)],
             graph,
             split,
@@ -268,16 +289,12 @@ def _train(
         return _Candidate(row, result, plain.predictions)
 
     candidates = [candidate(plain)]
-    tries_both = options.model == AUTO and options.correct_and_smooth is not False
+    has_time = time_limit is None or time.perf_counter() - started < time_limit
+    tries_both = options.model == AUTO and options.correct_and_smooth is not False and has_time
     if model.has_weights and (tries_both or (options.correct_and_smooth and name == options.model)):
         corrected = evaluate_with_labels(replace(plain.model, correct_and_smooth=CorrectAndSmooth()), graph, **common)
         candidates.append(candidate(corrected, suffix=WITH_LABELS))
     return candidates
-
-
-def _title(name: str) -> str:
-    """The name of a model in the leaderboard."""
-    return TITLES.get(name, config_class(registry_name(name)).title + name.removeprefix(registry_name(name)))
 
 
 def describe_training(model: TrainedModel, predictions: Predictions | None) -> list[str]:
@@ -295,12 +312,24 @@ def describe_training(model: TrainedModel, predictions: Predictions | None) -> l
     steps = predictions.steps
     if steps.std() < CONSTANT_STEPS:
         value, last = steps.mean(), model.config.max_steps
-        remedy = f"a larger one, such as {10 * model.config.penalty:g}" if value > 0.99 * last else "a smaller one"
+        larger = 10 * model.config.penalty or FIRST_PENALTY
+        remedy = f"a larger one, first {larger:g}" if value > 0.99 * last else "a smaller one"
         warnings.append(
             f"K is {value:.4g} for every node: a penalty of {model.config.penalty:g} does not distinguish the nodes of "
             f"this graph; try {remedy} (--penalty, or hyperparameters={{'penalty': ...}})."
         )
     return warnings
+
+
+def _describe_other_limits(candidates: Sequence[_Candidate], chosen: _Candidate) -> list[str]:
+    """A warning about the models that were not chosen and whose training a limit ended."""
+    titles = dict.fromkeys(
+        each.row.title.removesuffix(WITH_LABELS) for each in candidates if not each.result.model.metrics["converged"]
+    )
+    titles.pop(chosen.row.title.removesuffix(WITH_LABELS), None)
+    if not titles:
+        return []
+    return [f"A limit of time or epochs ended the training of {', '.join(titles)}, too, while it still improved."]
 
 
 def _choose(candidates: Sequence[_Candidate], options: FitOptions) -> _Candidate:
@@ -311,6 +340,15 @@ def _choose(candidates: Sequence[_Candidate], options: FitOptions) -> _Candidate
     return max(candidates, key=lambda candidate: getattr(candidate.row, name) or 0.0)
 
 
+def check_test_size(test_size: float, *, model: str, name: str = "test_size") -> None:
+    """Raise `InvalidInput` unless this fraction leaves enough labelled nodes; `name` is for the message."""
+    check_fraction(name, test_size)
+    maximum = MAX_TEST_SIZE_OF_AUTO if model == AUTO else MAX_TEST_SIZE
+    if test_size > maximum:
+        reason = "to train and to choose a model by" if model == AUTO else "to train"
+        raise InvalidInput(f"{name} must leave nodes {reason}: at most {maximum}, got {test_size}.")
+
+
 def split_for_fit(labels: np.ndarray, *, model: str, test_size: float, seed: int) -> Split:
     """The split of a user's graph: with "auto" some labelled nodes choose the model, and have no other use.
 
@@ -319,11 +357,7 @@ def split_for_fit(labels: np.ndarray, *, model: str, test_size: float, seed: int
     InvalidInput
         If `test_size` leaves too few nodes, or "auto" has no class with labelled nodes enough.
     """
-    check_fraction("test_size", test_size)
-    maximum = MAX_TEST_SIZE_OF_AUTO if model == AUTO else MAX_TEST_SIZE
-    if test_size > maximum:
-        reason = "to train and to choose a model by" if model == AUTO else "to train"
-        raise InvalidInput(f"test_size must leave nodes {reason}: at most {maximum}, got {test_size}.")
+    check_test_size(test_size, model=model)
     if model != AUTO:
         return stratified_split(labels, stopping_size=STOPPING_SIZE, test_size=test_size, seed=seed)
     split = stratified_split(
@@ -331,7 +365,7 @@ def split_for_fit(labels: np.ndarray, *, model: str, test_size: float, seed: int
     )
     if not len(split.validation):
         raise InvalidInput(
-            "model auto needs a class with three labelled nodes or more, one of them to choose a model by; label more "
+            "model auto needs a class with four labelled nodes or more, one of them to choose a model by; label more "
             "nodes, or name a model."
         )
     return split

@@ -81,6 +81,11 @@ def stratified_split(
     return Split(seed=seed, **{name: np.concatenate(nodes) for name, nodes in sets.items()})
 
 
+def held_out_sets(split: Split) -> tuple[str, ...]:
+    """The sets of a split on which no weight is trained, without those that are empty."""
+    return tuple(name for name in ("stopping", "validation", "test") if len(getattr(split, name)))
+
+
 def missing_class_notes(graph: LabelledNodes, split: Split, *, sets: Sequence[str]) -> list[str]:
     """A note for each of these sets that lacks nodes of a training class: the class has too few labelled nodes."""
     notes = []

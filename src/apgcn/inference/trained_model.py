@@ -115,8 +115,7 @@ class TrainedModel:
             other classes where the model uses known labels.
         """
         if self.uses_known_labels:
-            nodes = np.arange(graph.num_nodes) if nodes is None else as_node_indices(nodes, num_nodes=graph.num_nodes)
-            return self._predict_with_labels(graph, nodes, device, threads)
+            return self.predict_with_labels(graph, nodes, device=device, threads=threads)
         if resolve_device(str(device)).type == "cpu" and self._supports_lazy:
             return self.lazy_predictor(graph).predict(nodes, threads=threads, minimize=minimize)
         if nodes is not None:
@@ -157,11 +156,29 @@ class TrainedModel:
         probabilities = (output / self.temperature).softmax(-1)
         return Predictions.from_ensemble(probabilities.numpy(), steps.numpy(), remainder.numpy())
 
+    def predict_without_labels(
+        self, graph: Graph, *, device: torch.device | str = "cpu", threads: int | None = None
+    ) -> Predictions | None:
+        """Predictions for all nodes before known labels and temperature correct them; None without weights."""
+        if not self.config.has_weights:
+            return None
+        return replace(self, correct_and_smooth=None, temperature=1.0)._predict_all(graph, device, threads)
+
     @torch.no_grad()
-    def _predict_with_labels(
-        self, graph: Graph, nodes: np.ndarray, device: torch.device | str, threads: int | None
+    def predict_with_labels(
+        self,
+        graph: Graph,
+        nodes: np.ndarray | None = None,
+        *,
+        device: torch.device | str = "cpu",
+        threads: int | None = None,
+        uncorrected: Predictions | None = None,
     ) -> Predictions:
-        """Predictions for some nodes from known labels, of no node from its own."""
+        """Predictions for some nodes from known labels, of no node from its own.
+
+        `uncorrected` are those of `predict_without_labels`, if they are known: they do not depend on the labels.
+        """
+        nodes = np.arange(graph.num_nodes) if nodes is None else as_node_indices(nodes, num_nodes=graph.num_nodes)
         graph = with_classes(graph, self.class_names)
         known = np.flatnonzero(graph.labels >= 0)
         if self.config.has_weights and not len(known):
@@ -176,8 +193,9 @@ class TrainedModel:
         device_graph = replace(DeviceGraph.from_graph(graph, device=device), num_classes=len(self.class_names))
         num_steps = np.full(len(nodes), float(self.config.max_steps), dtype=np.float32)
         steps, remainder, probabilities = num_steps, np.zeros_like(num_steps), None
-        if self.config.has_weights:
-            uncorrected = replace(self, correct_and_smooth=None, temperature=1.0)._predict_all(graph, device, threads)
+        if uncorrected is None:
+            uncorrected = self.predict_without_labels(graph, device=device, threads=threads)
+        if uncorrected is not None:
             steps, remainder = uncorrected.steps[nodes], uncorrected.remainder[nodes]
             probabilities = torch.as_tensor(uncorrected.probabilities, device=device)
 

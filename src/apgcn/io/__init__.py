@@ -11,7 +11,8 @@ Start with `read_table` and `build_graph` for two tables, or with `read_graph` f
 | `networkx` | `from_networkx`, `to_networkx` |
 | `pandas` | `from_pandas`: DataFrames of edges and nodes |
 | `scipy` | `from_scipy`, `read_scipy`, `write_scipy` |
-| `pyg` | `from_pyg`, `to_pyg`: PyTorch Geometric |
+| `pyg` | `from_pyg`, `to_pyg`, `split_from_masks`: PyTorch Geometric |
+| `sources` | `load_source`: a graph from any of these |
 | `tables`, `cells` | `Table`: columns in memory, with the line of each row in its file; numbers and missing values |
 | `schema` | `TableSchema`, the meaning of columns |
 | `index_columns`, `edge_header` | columns without a name; a first line that is an edge |
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from apgcn.io.networkx import from_networkx, to_networkx
     from apgcn.io.pandas import from_pandas
     from apgcn.io.parquet import read_parquet, write_parquet
-    from apgcn.io.pyg import from_pyg, to_pyg
+    from apgcn.io.pyg import from_pyg, split_from_masks, to_pyg
     from apgcn.io.registry import FORMATS, FileFormat, read_graph, read_table
     from apgcn.io.schema import TableSchema
     from apgcn.io.scipy import from_scipy, read_scipy, write_scipy
@@ -68,6 +69,7 @@ __all__ = [
     "read_parquet",
     "read_scipy",
     "read_table",
+    "split_from_masks",
     "to_networkx",
     "to_pyg",
     "write_csv",
@@ -88,7 +90,7 @@ __getattr__, __dir__ = lazy_names(
         "networkx": ["from_networkx", "to_networkx"],
         "pandas": ["from_pandas"],
         "parquet": ["read_parquet", "write_parquet"],
-        "pyg": ["from_pyg", "to_pyg"],
+        "pyg": ["from_pyg", "split_from_masks", "to_pyg"],
         "registry": ["FORMATS", "FileFormat", "read_graph", "read_table"],
         "schema": ["TableSchema"],
         "scipy": ["from_scipy", "read_scipy", "write_scipy"],

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
 
+from apgcn._utils.formatting import pluralize
 from apgcn._utils.validation import check_int
 from apgcn.data.graph import Graph
+from apgcn.data.splits import Split
 from apgcn.errors import InvalidInput, MissingPackage
 from apgcn.io.graph_builder import LoadedGraph, with_canonical_edges
 from apgcn.io.structure_encoding import AUTO, Structure
@@ -48,6 +51,55 @@ def from_pyg(data: Data, *, name: str = "graph", structure: Structure = AUTO) ->
     loaded = with_canonical_edges(graph, edges, directed=True, structure=structure)
     loaded.notes.extend(notes)
     return loaded
+
+
+def split_from_masks(data: Any, labels: np.ndarray, notes: list[str], *, auto: bool, seed: int) -> Split | None:
+    """The split that the three masks of a `Data` describe; None for another object, or without the masks.
+
+    Parameters
+    ----------
+    labels : array of shape (nodes,)
+        Nodes without a label, -1, are left out, which is added to `notes`.
+    auto : bool
+        Whether half of the validation mask chooses a model; otherwise all of it stops the training.
+    seed : int
+        Draws that half.
+
+    Raises
+    ------
+    InvalidInput
+        If a mask has another type or shape, or two masks share a node, or a set is too small.
+    """
+    masks = {name: getattr(data, f"{name}_mask", None) for name in ("train", "val", "test")}
+    if not hasattr(data, "edge_index") or any(mask is None for mask in masks.values()):
+        return None
+    sets = {}
+    for name, mask in masks.items():
+        if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != labels.shape:
+            found = f"{mask.dtype} of shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+            raise InvalidInput(
+                f"{name}_mask must be booleans of shape ({len(labels)},), one per node, got {found}; of several splits "
+                "select one first."
+            )
+        nodes = np.flatnonzero(mask.cpu().numpy())
+        sets[name] = nodes[labels[nodes] >= 0]
+        if len(sets[name]) < len(nodes):
+            notes.append(f"{name}_mask: {pluralize(len(nodes) - len(sets[name]), 'node')} without a label left out.")
+    for first, second in combinations(sets, 2):
+        shared = np.intersect1d(sets[first], sets[second])
+        if len(shared):
+            raise InvalidInput(f"{first}_mask and {second}_mask must share no node, but share {len(shared)}.")
+    needed = {"train": 1, "val": 2 if auto else 1, "test": 0}
+    for name, count in needed.items():
+        if len(sets[name]) < count:
+            raise InvalidInput(
+                f"{name}_mask must have {pluralize(count, 'node')} with a label or more, got {len(sets[name])}."
+            )
+    stopping = np.random.default_rng(seed).permutation(sets["val"])
+    half = len(stopping) // 2 if auto else len(stopping)
+    return Split(
+        train=sets["train"], stopping=stopping[:half], validation=stopping[half:], test=sets["test"], seed=seed
+    )
 
 
 def to_pyg(graph: Graph) -> Data:

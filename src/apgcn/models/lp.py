@@ -42,10 +42,11 @@ class LPConfig(ModelConfig):
 
             z^0 = Y, 1 at the label of a training node and 0 elsewhere
             z^k = (1 - teleport) A z^(k-1) + teleport Y
-            p_i = z_i^T + MIN_PROBABILITY * class frequencies, divided by its sum
+            p_i = z_i^T / |z_i^T|_1 + epsilon (f + epsilon), divided by its sum
 
-        A is the normalised adjacency with self-loops, as in APPNP. A node that no label reaches gets the class
-        frequencies of the training nodes. The logits are log p.
+        A is the normalised adjacency with self-loops, as in APPNP, f the class frequencies of the training nodes and
+        epsilon `MIN_PROBABILITY`. A node that no label reaches gets about f, without training nodes all classes alike.
+        The logits are log p.
         """
         one_hot = functional.one_hot(graph.labels[train], graph.num_classes).to(graph.adjacency.weights)
         z0 = one_hot.new_zeros(len(train), graph.adjacency.num_nodes, graph.num_classes)
@@ -54,7 +55,7 @@ class LPConfig(ModelConfig):
             PageRank(self.teleport, edge_dropout=0.0), z0, graph.adjacency, steps=self.max_steps, rng=None
         )
         z = deque(states, maxlen=1).pop()
-        frequencies = one_hot.mean(1, keepdim=True)
+        frequencies = one_hot.sum(1, keepdim=True) / max(1, train.shape[1])
         p = z / z.sum(-1, keepdim=True).clamp(min=torch.finfo(z.dtype).tiny) + MIN_PROBABILITY * (
             frequencies + MIN_PROBABILITY
         )
