@@ -138,10 +138,16 @@ def test_ids_have_the_type_of_the_frame(tables):
 def test_minus_one_marks_an_unknown_class_among_three_integers():
     """But -1 and 1 are two classes."""
     edges, nodes, _ = two_teams()
-    codes = nodes["team"].map({"red": 0, "blue": 1}).fillna(-1).astype(int)
-    loaded = from_pandas(edges, nodes.assign(team=codes), TableSchema(label="team"))
-    assert loaded.graph.class_names == ("0", "1")
-    assert any("labels read as unknown: '-1' (40)" in note for note in loaded.notes)
+    codes = nodes["team"].map({"red": 1, "blue": 2}).fillna(-1).astype(int)
+    for marked in (codes, codes.astype(float)):
+        loaded = from_pandas(edges, nodes.assign(team=marked), TableSchema(label="team"))
+        assert loaded.graph.class_names == ("1", "2")
+        assert any("labels read as unknown: '-1" in note and "(40)" in note for note in loaded.notes)
+    opinions = codes - 1  # 1, 0 and -2
+    loaded = from_pandas(edges, nodes.assign(team=opinions), TableSchema(label="team"))
+    assert loaded.graph.class_names == ("-2", "0", "1")
+    with pytest.raises(InvalidInput, match="column 'team' must show what -1 means beside 0 and 1"):
+        from_pandas(edges, nodes.assign(team=codes.replace(2, 0)), TableSchema(label="team"))
     signs = nodes["team"].map({"red": -1, "blue": 1})
     loaded = from_pandas(edges, nodes.assign(team=signs), TableSchema(label="team"))
     assert loaded.graph.class_names == ("-1", "1")  # not -1.0 and 1.0, as pandas stores integers with missing ones
@@ -231,7 +237,7 @@ def test_a_training_that_its_epoch_limit_ends_is_named(model):
     assert any("ended by max_epochs=60" in sentence for sentence in model.advice)
 
 
-@pytest.mark.parametrize(("steps", "remedy"), [(10.0, "try a larger one, such as 0.05"), (1.0, "try a smaller one")])
+@pytest.mark.parametrize(("steps", "remedy"), [(10.0, "try a larger one, first 0.05"), (1.0, "try a smaller one")])
 def test_a_penalty_without_effect_is_named_with_what_to_try(model, steps, remedy):
     probabilities = np.full((5, 2), 0.5)
     varying, constant = (

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from apgcn._utils.atomic import resolve_output_file
 from apgcn._utils.formatting import format_duration
-from apgcn._utils.validation import as_node_indices
+from apgcn._utils.validation import as_node_indices, check_bool
 from apgcn.data.graph import Graph
 from apgcn.errors import FitWarning, InvalidInput, UnknownName
 from apgcn.inference.bundle import ModelBundle, save_model
@@ -26,20 +27,21 @@ from apgcn.inference.selection import AUTO as AUTO_MODEL
 from apgcn.inference.selection import FitOptions, Metric, fit_and_compare, split_for_fit
 from apgcn.inference.splits import held_out_sets, missing_class_notes
 from apgcn.inference.trained_model import TrainedModel
+from apgcn.io.cells import without_decimal_zero
 from apgcn.io.graph_builder import LoadedGraph
 from apgcn.io.pandas import import_pandas, to_frame
 from apgcn.io.pyg import split_from_masks
 from apgcn.io.schema import TableSchema
 from apgcn.io.sources import has_arrays, load_source
 from apgcn.io.structure_encoding import AUTO
-from apgcn.report.explain.html import write_explanation
+from apgcn.report.explain.html import PAGE_SUFFIXES, write_explanation
 from apgcn.report.explain.payload import build_payload
 
 if TYPE_CHECKING:
     import pandas
     import torch
 
-INTEGER = re.compile(r"-?[0-9]+")
+INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 LEADERBOARD = (
     "model",
     "title",
@@ -184,6 +186,8 @@ def fit(
         time_limit=time_limit,
         metric=metric,
     )
+    for name, value in (("directed", directed), ("baselines", baselines), ("verbose", verbose)):
+        check_bool(name, value)
     if label is None and not has_arrays(edges, nodes):
         raise InvalidInput("label must name the column or node attribute of classes, got None.")
     loaded = load_source(edges, nodes, schema, structure=structure)
@@ -227,7 +231,7 @@ def load_model(folder: str | Path) -> NodeClassifier:
     MissingFile, BrokenFile
         If the folder or one of its files is missing, was altered, or was written in another format.
     """
-    return NodeClassifier(load_bundle(Path(folder)))
+    return NodeClassifier(load_bundle(_as_path(folder, "folder")))
 
 
 class NodeClassifier:
@@ -314,6 +318,8 @@ class NodeClassifier:
         device, threads
             As in `fit`.
         """
+        for name, value in (("add", add), ("new_only", new_only), ("probabilities", probabilities)):
+            check_bool(name, value)
         if new_only and (not add or nodes is None):
             raise InvalidInput("new_only must come with add=True and nodes: it selects the nodes that are added.")
         if new_only and ids is not None:
@@ -322,12 +328,14 @@ class NodeClassifier:
         selected = None if ids is None else _indices(graph, ids)
         if new_only:
             selected = np.arange(self.graph.num_nodes, graph.num_nodes)
+            if not len(selected):
+                raise InvalidInput("new_only needs a row for each new node in nodes, which has none.")
         predictions = self.model.predict(graph, selected, device=device, threads=threads)
         columns: dict[str, Any] = prediction_columns(
             graph, predictions, self.classes, nodes=selected, probabilities=probabilities
         )
         columns["label"] = import_pandas().Series([label or None for label in columns["label"]], dtype=object)
-        if self.bundle.integer_ids and all(INTEGER.fullmatch(text) for text in columns["id"]):
+        if self.bundle.integer_ids and all(map(_is_int64, columns["id"])):
             columns["id"] = np.array(columns["id"], dtype=np.int64)
         frame = to_frame(columns)
         frame.attrs["notes"] = notes
@@ -343,13 +351,12 @@ class NodeClassifier:
         node : str, optional
             Draw the part of the graph around this node.
         """
-        if Path(path).suffix.lower() not in (".html", ".htm"):
-            raise InvalidInput(f"path must name a page, such as steps.html, got {str(path)!r}.")
-        write_explanation(Path(path), build_payload(self.bundle, node=None if node is None else str(node)))
+        path = resolve_output_file(path, option="path", example="steps.html", suffixes=PAGE_SUFFIXES)  # type: ignore[arg-type]
+        write_explanation(path, build_payload(self.bundle, node=None if node is None else str(node)))
 
     def save(self, folder: str | Path) -> None:
         """Write a new folder, which `load_model` and `apgcn predict` read; after an error nothing of it is left."""
-        save_model(Path(folder), self.bundle)
+        save_model(_as_path(folder, "folder"), self.bundle, option="folder")
 
     def __repr__(self) -> str:
         judges = "test" if len(self.model.split.test) else "stopping"
@@ -374,6 +381,13 @@ def _print_model(title: str) -> Iterator[None]:
     print(format_duration(time.perf_counter() - started), file=sys.stderr, flush=True)
 
 
+def _as_path(path: Any, name: str) -> Path:
+    """A path from an argument of that name."""
+    if not isinstance(path, str | Path):
+        raise InvalidInput(f"{name} must be a path, got {path!r}.")
+    return Path(path)
+
+
 def _has_integer_ids(nodes: Any, loaded: LoadedGraph) -> bool:
     """Whether the ids of a DataFrame of nodes are integers."""
     if not hasattr(nodes, "dtypes") or loaded.schema.id is None:
@@ -382,12 +396,18 @@ def _has_integer_ids(nodes: Any, loaded: LoadedGraph) -> bool:
     return (named[0] if named else nodes.index).dtype.kind in "iu"
 
 
+def _is_int64(text: str) -> bool:
+    """Whether a text is how a 64-bit integer is written: 7, not 007 or 7.0."""
+    return INTEGER.fullmatch(text) is not None and len(text) < 20 and -(2**63) <= int(text) < 2**63
+
+
 def _indices(graph: Graph, ids: Sequence[Any]) -> np.ndarray:
     """Indices of nodes by their ids."""
     if isinstance(ids, str) or not isinstance(ids, Iterable):
         raise InvalidInput(f"ids must be a list of node ids, got {ids!r}.")
     index = {node_id: node for node, node_id in enumerate(graph.node_ids)}
     names = [str(node_id) for node_id in ids]
+    names = [name if name in index else without_decimal_zero(name) for name in names]
     for name in names:
         if name not in index:
             raise UnknownName("node", name, graph.node_ids)

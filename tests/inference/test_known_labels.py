@@ -79,10 +79,19 @@ def test_no_node_is_predicted_from_its_own_label():
         used[len(used)] = set(labelled.tolist())
         return rows
 
-    calls = cross_fit(predict, known, nodes, num_folds=3)
+    ids = [f"node {number}" for number in range(15)]
+    calls = cross_fit(predict, known, nodes, ids=ids)
     for node, call in zip(nodes.tolist(), calls.tolist(), strict=True):
         assert node not in used[call]
-        assert len(used[call]) == (6 if node not in known else 4)  # without its fold
+        assert (len(used[call]) == 6) == (node not in known)
+    order = np.random.default_rng(0).permutation(15)  # another order of the rows is the same division
+    used.clear()
+    position = np.argsort(order)
+    calls = cross_fit(predict, position[known], position[nodes], ids=[ids[node] for node in order])
+    for node, call in zip(nodes.tolist(), calls.tolist(), strict=True):
+        others = set(order[list(used[call])].tolist())
+        assert node not in others
+        assert (len(others) == 6) == (node not in known)
 
 
 def test_another_label_of_a_node_does_not_change_its_own_prediction(model, graph):

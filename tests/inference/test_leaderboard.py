@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from helpers.fitting import fit_with_leaderboard
 from helpers.graphs import two_communities
+from helpers.training import fit_with_leaderboard
 from scipy import sparse, stats
 
 from apgcn import Graph, Split

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers.fitting import fit_with_leaderboard
 from helpers.graphs import block_graph, two_communities
+from helpers.training import fit_with_leaderboard
 
 from apgcn import Graph
 from apgcn.errors import InvalidInput

@@ -60,6 +60,6 @@ def test_a_corrected_model_is_neither_exported_nor_explained(graph, tmp_path, ca
     """Both would show predictions without the correction."""
     save_model(tmp_path / "m", ModelBundle(corrected_model(graph, stratified_split(graph.labels)), graph))
     for command, option in (("export", "--onnx"), ("explain", "--html")):
-        assert run([command, str(tmp_path / "m"), option, str(tmp_path / "out")]) == 2
+        assert run([command, str(tmp_path / "m"), option, str(tmp_path / f"out.{option[2:]}")]) == 2
         assert "but it is AP-GCN + C&S; fit it without --correct-and-smooth." in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["m"]

@@ -16,7 +16,9 @@ from typing import BinaryIO
 from apgcn.errors import InvalidInput
 
 
-def resolve_output_file(path: Path, *, option: str, example: str, protected: Iterable[Path | None] = ()) -> Path:
+def resolve_output_file(
+    path: Path, *, option: str, example: str, protected: Iterable[Path | None] = (), suffixes: Iterable[str] = ()
+) -> Path:
     """Return the absolute path, if a file can be created or replaced there.
 
     Parameters
@@ -28,6 +30,8 @@ def resolve_output_file(path: Path, *, option: str, example: str, protected: Ite
         A file name to suggest where `path` is a folder.
     protected : paths, optional
         Inputs that must not be overwritten: files, and folders with all that they contain.
+    suffixes : sequence of str, optional
+        In lower case: the file's name must end in one of them, so that no file of another kind is replaced.
 
     Raises
     ------
@@ -36,7 +40,7 @@ def resolve_output_file(path: Path, *, option: str, example: str, protected: Ite
     """
     try:
         path = Path(path).resolve()
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, TypeError, ValueError) as error:
         raise InvalidInput(f"{option} must name a file, but {path} is none ({error}); name another one.") from error
     for source in protected:
         if source is not None and Path(source).resolve() in (path, *path.parents):
@@ -47,6 +51,8 @@ def resolve_output_file(path: Path, *, option: str, example: str, protected: Ite
         raise InvalidInput(f"{option} must name a file, but {path} is a folder; try {path / example}.")
     if path.exists() and not path.is_file():
         raise InvalidInput(f"{option} must name a file, but {path} is none; name another one.")
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise InvalidInput(f"{option} must name a file that ends in {' or '.join(suffixes)}, got {path.name!r}.")
     return path
 
 
@@ -125,11 +131,12 @@ def fsync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
+def new_folder(path: Path, *, option: str = "--out") -> Iterator[Path]:
     """Context manager: a temporary folder that becomes `path` when the block succeeds, and is removed if it raises.
 
     Entering it already checks that `path` is writable, so enter it before long computations. An existing folder that is
-    empty, except for partial folders of processes that were killed, is filled; its owner and permissions stay.
+    empty, except for partial folders of processes that were killed, is filled; its owner and permissions stay. `option`
+    is what the user gave the path with, for messages.
 
     Raises
     ------
@@ -139,16 +146,18 @@ def new_folder(path: Path) -> Iterator[Path]:
     try:
         path = Path(path).resolve()
         exists = path.is_dir()
-        _check_new_or_empty(path)
+        _check_new_or_empty(path, option)
         missing = [parent for parent in path.parents if not parent.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=PARTIAL_PREFIX, dir=path if exists else path.parent))
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, InvalidInput):
+            raise
         reason = getattr(error, "strerror", None) or error
-        raise InvalidInput(f"--out must be writable, but {path} is not ({reason}); name another folder.") from error
+        raise InvalidInput(f"{option} must be writable, but {path} is not ({reason}); name another folder.") from error
     try:
         yield partial
-        _move_into_place(partial, path, exists=exists)
+        _move_into_place(partial, path, exists=exists, option=option)
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
         if isinstance(error, OSError) and isinstance(error.filename, str):  # name the file that would have been written
@@ -159,16 +168,18 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise
 
 
-def _check_new_or_empty(path: Path) -> None:
+def _check_new_or_empty(path: Path, option: str) -> None:
     if path.is_dir():
         if any(not entry.name.startswith(PARTIAL_PREFIX) for entry in path.iterdir()):
-            raise InvalidInput(f"--out must name a new or empty folder, but {path} has files in it; name another one.")
+            raise InvalidInput(
+                f"{option} must name a new or empty folder, but {path} has files in it; name another one."
+            )
     elif path.exists():
-        raise InvalidInput(f"--out must name a folder, but {path} is a file; name another one.")
+        raise InvalidInput(f"{option} must name a folder, but {path} is a file; name another one.")
 
 
-def _move_into_place(partial: Path, path: Path, *, exists: bool) -> None:
-    _check_new_or_empty(path)  # another process may have written there meanwhile
+def _move_into_place(partial: Path, path: Path, *, exists: bool, option: str) -> None:
+    _check_new_or_empty(path, option)  # another process may have written there meanwhile
     if exists:
         for file in sorted(partial.iterdir()):
             os.replace(file, path / file.name)

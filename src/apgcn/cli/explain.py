@@ -35,10 +35,12 @@ def explain(
     from apgcn.inference.bundle import load_model
     from apgcn.inference.halting_benchmark import penalty_curve
     from apgcn.ops.threads import kernel_threads
-    from apgcn.report.explain.html import write_explanation
+    from apgcn.report.explain.html import PAGE_SUFFIXES, write_explanation
     from apgcn.report.explain.payload import build_payload, check_explainable
 
-    path = resolve_output_file(html, option="--html", example="steps.html", protected=[model_folder])
+    path = resolve_output_file(
+        html, option="--html", example="steps.html", protected=[model_folder], suffixes=PAGE_SUFFIXES
+    )
     num_threads = resolve_threads_option(threads)
     bundle = load_model(model_folder)
     check_explainable(bundle, node=node)

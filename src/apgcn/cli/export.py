@@ -22,7 +22,9 @@ def export(
     from apgcn.inference.bundle import load_model
     from apgcn.inference.onnx import write_onnx
 
-    path = resolve_output_file(onnx, option="--onnx", example="model.onnx", protected=[model_folder])
+    path = resolve_output_file(
+        onnx, option="--onnx", example="model.onnx", protected=[model_folder], suffixes=[".onnx"]
+    )
     bundle = load_model(model_folder)
     write_onnx(path, bundle.model, encoding=bundle.encoding, structure=bundle.structure)
     summary = {"features": bundle.model.num_features, "classes": len(bundle.model.class_names), "out": str(onnx)}

@@ -46,7 +46,13 @@ SetValues = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Random seed of the first initialisation.", rich_help_panel=TRAINING)]
+Seed = Annotated[
+    int,
+    typer.Option(
+        help="Random seed of the first initialisation; in `fit` also of the division of the labelled nodes.",
+        rich_help_panel=TRAINING,
+    ),
+]
 Device = Annotated[str, typer.Option(help="cpu or cuda.", rich_help_panel=TRAINING)]
 Distributed = Annotated[
     bool,

@@ -143,7 +143,10 @@ def leaderboard(summary: Mapping[str, Any]) -> None:
     error = summary[judged_by]["calibration_error"]
     console.print(f"\nexpected calibration error of the probabilities: {100 * error:.1f} %")
     if summary["homophily"] is not None:
-        console.print(f"edge homophily: {summary['homophily']:.2f} of the edges join nodes of the same class")
+        console.print(
+            f"edge homophily: {summary['homophily']:.2f} of the edges join nodes of the same class; of random edges "
+            f"{summary['random_homophily']:.2f} would"
+        )
     for sentence in summary["advice"]:
         console.print(escape(sentence))
 

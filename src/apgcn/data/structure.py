@@ -5,7 +5,7 @@ All of them see the graph as undirected and without self-loops. Weights count in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -51,6 +51,8 @@ def center_and_scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def check_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
     """The kinds without duplicates; raises `UnknownName` or `InvalidInput` unless there is one and all are known."""
+    if not isinstance(kinds, Iterable):
+        raise InvalidInput(f"structure must be auto, none or a list of {', '.join(STRUCTURE_KINDS)}, got {kinds!r}.")
     for kind in kinds:
         if kind not in STRUCTURE_KINDS:
             raise UnknownName("kind of structural features", kind, STRUCTURE_KINDS)

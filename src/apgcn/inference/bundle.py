@@ -69,9 +69,9 @@ class ModelBundle:
     integer_ids: bool = False
 
 
-def save_model(folder: Path, bundle: ModelBundle) -> None:
-    """Write a new folder; after an error nothing of it is left."""
-    with new_folder(Path(folder)) as partial:
+def save_model(folder: Path, bundle: ModelBundle, *, option: str = "--out") -> None:
+    """Write a new folder; after an error nothing of it is left. `option` is what the user gave it with."""
+    with new_folder(Path(folder), option=option) as partial:
         write_bundle(partial, bundle)
 
 

@@ -53,11 +53,11 @@ def describe_long_fit(estimates: Sequence[Estimate], *, time_limit: float | None
     total = sum(each.seconds for each in estimates)
     if total < LONG_FIT:
         return None
-    parts = ", ".join(
+    models = ", ".join(
         f"{each.title} {format_duration(each.seconds)}"
         + (f" ({each.epoch_seconds:.2f} s per epoch)" if each.epoch_seconds else "")
         for each in estimates
     )
     if time_limit is not None and time_limit < total:
-        return f"this would take about {format_duration(total)} by a rough estimate, and {option} ends it: {parts}."
-    return f"this takes about {format_duration(total)} by a rough estimate: {parts}; {option} ends it earlier."
+        return f"this would take about {format_duration(total)} by a rough estimate, and {option} ends it: {models}."
+    return f"this takes about {format_duration(total)} by a rough estimate: {models}; {option} ends it earlier."

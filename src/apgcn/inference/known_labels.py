@@ -7,8 +7,9 @@ and the nodes of a fold are predicted from the labels of the other folds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -21,7 +22,6 @@ from apgcn.nn.propagation import propagate
 from apgcn.ops.device_graph import Adjacency
 
 NUM_FOLDS = 5
-FOLD_SEED = 0
 MAX_SCALE = 1000.0  # of a propagated residual: beyond it, as in the authors' program, the residual is used unscaled
 
 
@@ -76,7 +76,7 @@ class CorrectAndSmooth:
 
 
 def cross_fit(
-    predict: Callable[[np.ndarray], np.ndarray], known: np.ndarray, nodes: np.ndarray, *, num_folds: int = NUM_FOLDS
+    predict: Callable[[np.ndarray], np.ndarray], known: np.ndarray, nodes: np.ndarray, *, ids: Sequence[str]
 ) -> np.ndarray:
     """Predictions of some nodes from known labels, of no node from its own.
 
@@ -87,12 +87,14 @@ def cross_fit(
     known : array of shape (labelled nodes,)
     nodes : array of shape (m,)
         The nodes to predict, labelled or not.
+    ids : sequence of str
+        The ids of all nodes, from which the folds follow: in another order of the nodes they are the same.
 
     Returns
     -------
     array of shape (m, ...)
     """
-    fold_of_node = dict(zip(known.tolist(), _folds(len(known), num_folds).tolist(), strict=True))
+    fold_of_node = {node: crc32(ids[node].encode()) % NUM_FOLDS for node in known.tolist()}
     folds = np.array([fold_of_node.get(node, -1) for node in nodes.tolist()], dtype=np.int64)
     fold_of_known = np.array([fold_of_node[node] for node in known.tolist()], dtype=np.int64)
     result: np.ndarray | None = None
@@ -102,8 +104,3 @@ def cross_fit(
             result = np.empty((len(nodes), *rows.shape[1:]), rows.dtype)
         result[folds == fold] = rows[nodes[folds == fold]]
     return predict(known)[nodes] if result is None else result
-
-
-def _folds(count: int, num_folds: int) -> np.ndarray:
-    """The fold of each labelled node, drawn once for a number of nodes; each has one more than another at most."""
-    return np.random.default_rng(FOLD_SEED).permutation(count) % min(num_folds, max(count, 1))

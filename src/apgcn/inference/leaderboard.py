@@ -195,6 +195,21 @@ def _is_enough(first: LeaderboardRow, second: LeaderboardRow) -> bool:
     return int((first.correct != second.correct).sum()) >= MIN_DIFFERENT
 
 
+def describe_no_better_than_majority(rows: Sequence[LeaderboardRow]) -> str | None:
+    """A sentence if the chosen model is not better, beyond chance, than the majority class; otherwise None."""
+    chosen = next((row for row in rows if row.chosen), None)
+    majority = next((row for row in rows if row.model == MAJORITY), None)
+    if chosen is None or majority is None:
+        return None
+    mean, low, _ = paired_difference(chosen, majority)
+    if low > 0 or not _is_enough(chosen, majority):
+        return None
+    return (
+        f"{chosen.title} is no better than always answering the {majority.title}: {100 * mean:+.1f} points; features "
+        "and edges may carry no information on these classes."
+    )
+
+
 def describe_better_baseline(rows: Sequence[LeaderboardRow], *, auto: bool = False) -> str | None:
     """A sentence if label propagation is better than the chosen model, beyond chance; otherwise None."""
     chosen = next((row for row in rows if row.chosen), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from apgcn.data.graph import Graph
@@ -46,6 +47,8 @@ def graph_to_predict(
         raise InvalidInput(
             "the model was trained on columns, which arrays do not have; pass tables, a .graphml or a networkx graph."
         )
+    if add and not (isinstance(edges, str | Path) or hasattr(edges, "dtypes")):
+        raise InvalidInput(f"add=True needs tables of edges and nodes, got {type(edges).__name__}.")
     if add and bundle.encoding is not None:
         new_nodes = None if nodes is None else as_table(nodes, "nodes")
         loaded = extend_graph(

@@ -14,7 +14,7 @@ import torch
 from apgcn._utils.formatting import pluralize
 from apgcn._utils.validation import check_bool, check_fraction, check_int, check_number
 from apgcn.data.graph import Graph
-from apgcn.data.homophily import edge_homophily
+from apgcn.data.homophily import edge_homophily, random_homophily
 from apgcn.data.splits import Split
 from apgcn.errors import InvalidInput, UnknownName
 from apgcn.inference.fit import FitResult, evaluate_with_labels, fit_and_evaluate
@@ -26,6 +26,7 @@ from apgcn.inference.leaderboard import (
     LeaderboardRow,
     describe_better_baseline,
     describe_graph_effect,
+    describe_no_better_than_majority,
     is_graph_doubtful,
     judging_set,
     leaderboard_row,
@@ -173,7 +174,7 @@ def fit_and_compare(
     The predictions are None where they take more work than the training has done: save the model before.
 
     The metrics of the model get "leaderboard", "homophily", "advice": sentences on what the comparison shows, and
-    "warnings": those of them that ask for something to be changed. With "auto" the model is chosen by its accuracy on
+    "warnings": those of them that call for a change. With "auto" the model is chosen by its accuracy on
     the validation nodes of the split, and judged on the test nodes.
 
     Parameters
@@ -226,7 +227,9 @@ def fit_and_compare(
     model = chosen.result.model
     can_keep = "min_steps" in vars(model.config) and model.config.min_steps == 1
     graph_effect = describe_graph_effect(rows, num_edges=graph.adjacency.nnz, auto=auto, can_keep=can_keep)
-    warnings += [text for text in (describe_better_baseline(rows, auto=auto),) if text]
+    if model.metrics["converged"]:  # otherwise its accuracy is that of a cut training
+        better = (describe_no_better_than_majority(rows), describe_better_baseline(rows, auto=auto))
+        warnings += [text for text in better if text]
     if auto and len(split.validation) < FEW_VALIDATION_NODES:
         warnings.append(
             f"The choice among the models rests on {pluralize(len(split.validation), 'validation node')}: with so few "
@@ -241,6 +244,7 @@ def fit_and_compare(
         **model.metrics,
         "leaderboard": [row.as_json() for row in rows],
         "homophily": edge_homophily(graph),
+        "random_homophily": random_homophily(graph),
         "advice": effect + warnings,
         "warnings": effect + warnings if is_graph_doubtful(rows) else warnings,
     }
@@ -307,7 +311,7 @@ def describe_training(model: TrainedModel, predictions: Predictions | None) -> l
             f"The training of {model.title} was ended by {limit} while it still improved; raise the limit for a better "
             "model."
         )
-    if predictions is None or not hasattr(model.config, "penalty"):
+    if warnings or predictions is None or not hasattr(model.config, "penalty"):
         return warnings
     steps = predictions.steps
     if steps.std() < CONSTANT_STEPS:

@@ -211,7 +211,7 @@ class TrainedModel:
             )
 
         with kernel_threads(resolve_threads(threads)):
-            rows = cross_fit(predict_from, known, nodes)
+            rows = cross_fit(predict_from, known, nodes, ids=graph.node_ids)
         return Predictions(sharpen(rows, self.temperature), steps, remainder)
 
     def build(self, graph: Graph, *, device: torch.device | str = "cpu") -> tuple[BatchedModel, DeviceGraph]:

@@ -17,6 +17,7 @@ MAX_STRAY_TEXT = 0.1  # fraction of a column's cells: fewer texts among numbers 
 
 COMMA_NUMBER = re.compile(r"[+-]?([0-9]+(,[0-9]*)?|,[0-9]+)([eE][+-]?[0-9]+)?")
 THOUSANDS_COMMA = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+")
+INTEGRAL_FLOAT = re.compile(r"-?[0-9]+\.0")  # an integer in a column of floats, as pandas writes it
 THOUSANDS_POINT = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 
 
@@ -105,3 +106,12 @@ def _parse_points(cells: Sequence[str]) -> np.ndarray | None:
         return np.array(cells, dtype=np.float64)
     except ValueError:
         return None
+
+
+def without_decimal_zero(text: str) -> str:
+    """Id without the `.0` of an integer that was stored as a float.
+
+    >>> without_decimal_zero("12.0"), without_decimal_zero("v2.0"), without_decimal_zero("12.05")
+    ('12', 'v2.0', '12.05')
+    """
+    return text[:-2] if text.endswith(".0") and INTEGRAL_FLOAT.fullmatch(text) else text

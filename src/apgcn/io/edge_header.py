@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from apgcn.io.node_ids import without_decimal_zero
+from apgcn.io.cells import without_decimal_zero
 from apgcn.io.schema import TableSchema, find_usual_endpoint_columns
 from apgcn.io.tables import Table
 

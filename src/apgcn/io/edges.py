@@ -30,6 +30,8 @@ def adjacency_from_table(
     (source, target), notes = index_endpoints(edges, endpoints, node_index, nodes)
     weight_column = find_weight_column(edges, schema, endpoints)
     weight = np.ones(len(edges)) if weight_column is None else _edge_weights(edges, weight_column)
+    if weight_column is not None and schema.weight is None:
+        notes.append(f"{edges.source}: column {edges.columns[weight_column]!r} holds the edge weights.")
     unused = [name for column, name in enumerate(edges.columns) if column not in (*endpoints, weight_column)]
     index = [edges.columns[column] for column in find_index_columns(edges) if edges.columns[column] in unused]
     unused = [name for name in unused if name not in index]

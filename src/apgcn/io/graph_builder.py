@@ -12,12 +12,13 @@ from apgcn._utils.formatting import format_names
 from apgcn.data.graph import Graph
 from apgcn.data.structure import STRUCTURE_KINDS
 from apgcn.errors import InvalidInput
+from apgcn.io.cells import without_decimal_zero
 from apgcn.io.edge_header import read_first_line
 from apgcn.io.edges import adjacency_from_table, canonical_edges, isolated_nodes_note
 from apgcn.io.feature_encoding import FeatureEncoding, fit_encoding
 from apgcn.io.index_columns import choose_id_column, find_index_columns
 from apgcn.io.labels import encode_labels
-from apgcn.io.node_ids import index_nodes, without_decimal_zero
+from apgcn.io.node_ids import index_nodes
 from apgcn.io.schema import (
     TableSchema,
     feature_columns,
@@ -71,7 +72,8 @@ def build_graph(
     """
     nodes.check_header()
     id_column, id_notes = _find_id_column(nodes, edges, schema)
-    node_index = index_nodes(nodes, id_column)
+    node_index, more_notes = index_nodes(nodes, id_column)
+    id_notes += more_notes
     edges, header_notes = read_first_line(edges, node_index, schema)
     encoded_labels = encode_labels(nodes, schema, class_names)
     used = {id_column, encoded_labels.column}
@@ -112,8 +114,11 @@ def _find_id_column(nodes: Table, edges: Table, schema: TableSchema) -> tuple[in
         ignored = [nodes.columns[other] for other in index if other != column]
         return column, [f"{nodes.source}: ignored the index column {format_names(ignored)}."] if ignored else []
     usual = find_usual_id_column(nodes)
+    if not index and usual is not None:
+        return usual, []
     if not index:
-        return (0 if usual is None else usual), []
+        name = nodes.columns[0]
+        return 0, [f"{nodes.source}: the first column, {name!r}, holds the node ids; pass --id to use another."]
     column, note = choose_id_column(nodes, edges, usual=usual, endpoints=find_endpoint_columns(edges, schema))
     return column, [note]
 
@@ -150,7 +155,8 @@ def extend_graph(
         nodes = Table(source="the model's graph", columns=columns, cells=[()] * len(columns))
     nodes.check_header()
     id_column, id_notes = _find_id_column(nodes, edges, schema)
-    new_index = index_nodes(nodes, id_column) if len(nodes) else {}
+    new_index, more_notes = index_nodes(nodes, id_column) if len(nodes) else ({}, [])
+    id_notes += more_notes
     old_ids = graph.node_ids
     node_index = {node_id: row for row, node_id in enumerate(old_ids)}
     shortened = {without_decimal_zero(node_id): node_id for node_id in old_ids}
@@ -164,7 +170,8 @@ def extend_graph(
     edges, header_notes = read_first_line(edges, node_index, schema)
     features, feature_notes = encoding.encode(nodes)
     encoded_labels = encode_labels(nodes, schema, graph.class_names)
-    new_adjacency, edge_notes = adjacency_from_table(edges, node_index, nodes, schema)
+    all_nodes = replace(nodes, source=f"{nodes.source} or in the model's graph")
+    new_adjacency, edge_notes = adjacency_from_table(edges, node_index, all_nodes, schema)
     old_adjacency = sparse.csr_matrix(graph.adjacency, copy=True)
     old_adjacency.resize(new_adjacency.shape)
     adjacency = old_adjacency.maximum(new_adjacency)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from apgcn._utils.formatting import format_names
 from apgcn.errors import InvalidInput
+from apgcn.io.cells import without_decimal_zero
 
 if TYPE_CHECKING:
     from apgcn.io.tables import Table
@@ -83,7 +84,9 @@ def _counts_rows(table: Table, column: int) -> bool:
 
 
 def holds_ids(nodes: Table, column: int, used: set[str]) -> bool:
-    """Whether the cells are different, and every id that is used is among them."""
+    """Whether the cells are different, and every id that is used is among them, with or without the decimals .0."""
     ids = nodes.as_text(column)
     present = set(ids)
-    return len(present) == len(ids) and used <= present
+    if len(present) < len(ids):
+        return False
+    return used <= present or set(map(without_decimal_zero, used)) <= set(map(without_decimal_zero, present))

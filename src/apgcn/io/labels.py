@@ -11,13 +11,12 @@ import numpy as np
 
 from apgcn._utils.formatting import format_counts, format_names, pluralize
 from apgcn.errors import InvalidInput
-from apgcn.io.cells import MISSING, parse_numbers
-from apgcn.io.node_ids import without_decimal_zero
+from apgcn.io.cells import MISSING, parse_numbers, without_decimal_zero
 from apgcn.io.schema import TableSchema
 from apgcn.io.tables import Table
 
-OTHER_MISSING_MARKS = ("nan", "-1")  # other tools write these where a class is unknown
-UNKNOWN_NUMBER = "-1"  # PyTorch Geometric and scikit-learn mark nodes without a class so
+OTHER_MISSING_MARKS = ("nan", "-1", "-1.0")  # other tools write these where a class is unknown
+UNKNOWN_NUMBERS = ("-1", "-1.0")  # PyTorch Geometric and scikit-learn mark nodes without a class so
 MAX_FRACTIONAL_CLASSES = 50  # more distinct numbers with fractions are taken for a regression target
 MAX_SHOWN = 50  # classes in a message
 INTEGER = re.compile(r"-?[0-9]+")
@@ -54,9 +53,7 @@ def encode_labels(nodes: Table, schema: TableSchema, class_names: Sequence[str] 
     if schema.label is None or (class_names is not None and schema.label not in nodes.columns):
         return EncodedLabels(np.full(len(nodes), -1), known, None, dropped, [])
     column = nodes.column_index(schema.label, option="--label")
-    marks = (MISSING | set(dropped)) - set(known)
-    if _marks_unknown(UNKNOWN_NUMBER, nodes.as_text(column), known):
-        marks |= {UNKNOWN_NUMBER}
+    marks = (MISSING | set(dropped)) - set(known) | _unknown_numbers(nodes, column, known)
     unknown = Counter(text for text in nodes.as_text(column) if text and text in marks)
     cells = ["" if text in marks else text for text in nodes.as_text(column)]
     notes = []
@@ -84,12 +81,28 @@ def encode_labels(nodes: Table, schema: TableSchema, class_names: Sequence[str] 
     return EncodedLabels(labels, names, column, tuple(sorted(small)), notes)
 
 
-def _marks_unknown(mark: str, cells: Sequence[str], known: Sequence[str]) -> bool:
-    """Whether -1 is no class: none of a trained model, or one of three or more integers, as -1 and 1 are classes."""
+def _unknown_numbers(nodes: Table, column: int, known: Sequence[str]) -> set[str]:
+    """The spellings of -1 if it marks an unknown class: among three integers or more, of which no other is negative.
+
+    -1 and 1 alone are two classes.
+
+    Raises
+    ------
+    InvalidInput
+        If the labels are -1, 0 and 1, which may be three classes.
+    """
     if known:
-        return mark not in known
-    present = {text for text in cells if text and text not in MISSING}
-    return mark in present and len(present) > 2 and all(INTEGER.fullmatch(text) for text in present)
+        return {text for text in UNKNOWN_NUMBERS if text not in known}
+    present = {text for text in nodes.as_text(column) if text and text not in MISSING}
+    integers = {int(without_decimal_zero(text)) for text in present if INTEGER.fullmatch(without_decimal_zero(text))}
+    if len(integers) < len(present) or len(present) < 3 or min(integers) != -1:
+        return set()
+    if integers == {-1, 0, 1}:
+        raise InvalidInput(
+            f"{_place(nodes, column)} must show what -1 means beside 0 and 1; leave the cell empty where the class is "
+            "unknown, or write the classes as text, such as negative, neutral and positive."
+        )
+    return set(UNKNOWN_NUMBERS)
 
 
 def _class_indices(nodes: Table, column: int, cells: Sequence[str], classes: Sequence[str]) -> np.ndarray:

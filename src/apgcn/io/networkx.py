@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # Names of the columns that hold ids, different from the names of all attributes.
 NODE, SOURCE, TARGET = "networkx node", "networkx source", "networkx target"
+MAX_INTEGER = 2**64  # of an attribute; larger ones are no sensible feature
 
 
 def from_networkx(
@@ -45,7 +46,7 @@ def from_networkx(
 
     Without attributes, features are computed from the edges:
 
-    >>> from_networkx(networkx.karate_club_graph(), TableSchema(label="club")).notes
+    >>> from_networkx(networkx.karate_club_graph(), TableSchema(label="club")).notes[1:]
     ['graph: 28 features computed from the edges: degree, random_walk, spectral; there are no others.']
     """
     nodes, edges = _as_tables(graph, source=name)
@@ -115,10 +116,14 @@ def _table(source: str, rows: list[dict[str, Any]], *, required: tuple[str, ...]
 
 
 def _as_text(source: str, attribute: str, value: Any) -> str:
-    if value is None or value != value:  # NaN, as pandas marks what is missing
+    if value is None:
         return ""
     if isinstance(value, bool | np.bool_):
         return str(int(value))
+    if isinstance(value, int) and abs(value) >= MAX_INTEGER:
+        raise InvalidInput(f"{source}: attribute {attribute!r} must have numbers below 2^64, got a larger one.")
     if isinstance(value, str | int | float | np.integer | np.floating):
-        return str(value)
+        return "" if value != value else str(value)  # NaN, as pandas marks what is missing
+    if type(value).__name__ == "NAType":  # of pandas
+        return ""
     raise InvalidInput(f"{source}: attribute {attribute!r} must be text or a number, got {type(value).__name__}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -10,23 +9,13 @@ import numpy as np
 
 from apgcn._utils.formatting import format_names, pluralize
 from apgcn.errors import InvalidInput
+from apgcn.io.cells import INTEGRAL_FLOAT, without_decimal_zero
 from apgcn.io.index_columns import holds_ids
 from apgcn.io.tables import Table
 
-INTEGRAL_FLOAT = re.compile(r"-?[0-9]+\.0")  # an integer in a column of floats, as pandas writes it
 
-
-def without_decimal_zero(text: str) -> str:
-    """Id without the `.0` of an integer that was stored as a float.
-
-    >>> without_decimal_zero("12.0"), without_decimal_zero("v2.0"), without_decimal_zero("12.05")
-    ('12', 'v2.0', '12.05')
-    """
-    return text[:-2] if text.endswith(".0") and INTEGRAL_FLOAT.fullmatch(text) else text
-
-
-def index_nodes(nodes: Table, id_column: int) -> dict[str, int]:
-    """Row of every node by its id.
+def index_nodes(nodes: Table, id_column: int) -> tuple[dict[str, int], list[str]]:
+    """Row of every node by its id, and a note if the ids are integers in a column of floats: `12.0` is the id 12.
 
     Raises
     ------
@@ -36,7 +25,11 @@ def index_nodes(nodes: Table, id_column: int) -> dict[str, int]:
     if not len(nodes):
         raise InvalidInput(f"{nodes.source} must have a row for every node, but has none.")
     rows: dict[str, int] = {}
-    for row, node_id in enumerate(nodes.as_text(id_column)):
+    ids, notes = nodes.as_text(id_column), []
+    if all(map(INTEGRAL_FLOAT.fullmatch, ids)):
+        notes = [f"{nodes.source}, column {nodes.columns[id_column]!r}: ids are read without .0, such as {ids[0]!r}."]
+        ids = list(map(without_decimal_zero, ids))
+    for row, node_id in enumerate(ids):
         if not node_id:
             raise InvalidInput(f"{nodes.location(row, id_column)} must be a node id, but is empty.")
         if "\0" in node_id:
@@ -46,8 +39,14 @@ def index_nodes(nodes: Table, id_column: int) -> dict[str, int]:
                 f"{nodes.location(row, id_column)} must be a unique node id, but {node_id!r} is also the id in "
                 f"{nodes.location(rows[node_id], id_column)}."
             )
+        try:
+            node_id.encode()
+        except UnicodeEncodeError:
+            raise InvalidInput(
+                f"{nodes.location(row, id_column)} must be a node id, but {node_id!r} is no valid text."
+            ) from None
         rows[node_id] = row
-    return rows
+    return rows, notes
 
 
 def index_endpoints(

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from apgcn.errors import InvalidInput, MissingPackage
+from apgcn.io.cells import without_decimal_zero
 from apgcn.io.feature_encoding import FeatureEncoding
 from apgcn.io.graph_builder import LoadedGraph, build_graph
 from apgcn.io.index_columns import UNNAMED
-from apgcn.io.schema import ID_COLUMNS, TableSchema
+from apgcn.io.schema import ID_COLUMNS, TableSchema, find_endpoint_columns
 from apgcn.io.structure_encoding import AUTO, Structure
 from apgcn.io.tables import Table
 
@@ -46,9 +47,10 @@ def from_pandas(
     >>> from_pandas(edges, nodes, TableSchema(label="kind")).graph
     Graph('graph', nodes=5, directed_edges=4, features=1, classes=2)
     """
+    edge_table = table_from_frame(edges, source="edges")
     return build_graph(
-        table_from_frame(edges, source="edges"),
-        table_from_frame(nodes, source="nodes", with_index=True),
+        edge_table,
+        table_from_frame(with_row_numbers(nodes, edge_table, schema), source="nodes", with_index=True),
         with_categories(schema, nodes),
         name=name,
         encoding=encoding,
@@ -69,8 +71,7 @@ def table_from_frame(frame: pandas.DataFrame, *, source: str, with_index: bool =
         pandas writes it into a file.
     """
     pandas = import_pandas()
-    if not isinstance(frame, pandas.DataFrame):
-        raise InvalidInput(f"{source} must be a pandas DataFrame, got {type(frame).__name__}.")
+    check_frame(frame, source)
     if isinstance(frame.index, pandas.MultiIndex):
         raise InvalidInput(f"{source} must have an index of one level, got {frame.index.nlevels}; try reset_index().")
     if with_index and _is_informative(frame):
@@ -83,6 +84,41 @@ def table_from_frame(frame: pandas.DataFrame, *, source: str, with_index: bool =
         raise InvalidInput(f"{source} must have a different name for each column, but {', '.join(twice)} occur twice.")
     cells = [_cells(frame.iloc[:, column], f"{source}, column {name!r}") for column, name in enumerate(columns)]
     return Table(source=source, columns=columns, cells=cells)
+
+
+def check_frame(frame: Any, source: str) -> None:
+    """Raise `InvalidInput` unless this is a DataFrame; `source` is its name in the message."""
+    if not isinstance(frame, import_pandas().DataFrame):
+        raise InvalidInput(f"{source} must be a pandas DataFrame, got {type(frame).__name__}.")
+
+
+def with_row_numbers(nodes: pandas.DataFrame, edges: Table, schema: TableSchema) -> pandas.DataFrame:
+    """The frame with its index called `id` where the edges name nodes by the number of their row.
+
+    That is so if no column has a usual name for ids, the index counts the rows, and the first column does not have an
+    id for every edge.
+
+    Raises
+    ------
+    InvalidInput
+        If both the index and the first column have.
+    """
+    names = [str(name).lower() for name in nodes.columns]
+    if schema.id is not None or not names or set(names) & set(ID_COLUMNS) or _is_informative(nodes):
+        return nodes
+    numbers = {str(number) for number in range(len(nodes))}
+    used = {
+        without_decimal_zero(text) for column in find_endpoint_columns(edges, schema) for text in edges.as_text(column)
+    }
+    first = [without_decimal_zero(str(value)) for value in nodes.iloc[:, 0]]
+    if not used or not used <= numbers or first == [str(number) for number in range(len(nodes))]:
+        return nodes
+    if len(set(first)) == len(first) and used <= set(first):
+        raise InvalidInput(
+            f"nodes must have one column of node ids, but both the index and {nodes.columns[0]!r} have an id for each "
+            f"edge; pass id={nodes.columns[0]!r}, or for the index nodes.rename_axis('id')."
+        )
+    return nodes.rename_axis("id")
 
 
 def with_categories(schema: TableSchema, nodes: pandas.DataFrame) -> TableSchema:
@@ -117,7 +153,8 @@ def _is_informative(frame: pandas.DataFrame) -> bool:
     """Whether the index may hold ids: it does not count the rows, and no column has its name or a usual one."""
     index = frame.index
     if index.name is None:
-        return not isinstance(index, import_pandas().RangeIndex)
+        is_range = isinstance(index, import_pandas().RangeIndex)
+        return not (is_range and index.start == 0 and index.step == 1)
     names = {str(column).lower() for column in frame.columns}
     return str(index.name).lower() not in names and not names & set(ID_COLUMNS)
 

@@ -30,6 +30,10 @@ def from_pyg(data: Data, *, name: str = "graph", structure: Structure = AUTO) ->
     """
     if getattr(data, "edge_index", None) is None:
         raise InvalidInput(f"a Data must have edge_index to become a graph, got {data!r}.")
+    for key in ("x", "edge_index", "y", "edge_weight", "edge_attr"):
+        value = getattr(data, key, None)
+        if not isinstance(value, Tensor | None):
+            raise InvalidInput(f"{key} of a Data must be a tensor, got {type(value).__name__}; try torch.as_tensor.")
     x = _features(data)
     if x.ndim != 2 or x.dtype.is_complex:
         raise InvalidInput(f"x must be numbers of shape (nodes, features), got {x.dtype} of shape {tuple(x.shape)}.")
@@ -46,7 +50,7 @@ def from_pyg(data: Data, *, name: str = "graph", structure: Structure = AUTO) ->
         labels=None if labels is None else _as_array(labels).reshape(-1),
         name=name,
         class_names=tuple(getattr(data, "class_names", None) or ()),
-        node_names=tuple(node_names) if node_names else None,
+        node_names=None if node_names is None else tuple(map(str, node_names)),
     )
     loaded = with_canonical_edges(graph, edges, directed=True, structure=structure)
     loaded.notes.extend(notes)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -67,7 +67,8 @@ class TableSchema:
         check_int("--min-class", self.min_class)
         for field in ("one_hot", "bag_of_words", "ignore", "dropped_classes"):
             columns = getattr(self, field)
-            if isinstance(columns, str) or not all(isinstance(column, str) for column in columns):
+            is_list = isinstance(columns, Iterable) and not isinstance(columns, str)
+            if not is_list or not all(isinstance(column, str) for column in columns):
                 raise InvalidInput(f"{field} must be a list of column names, got {columns!r}.")
             object.__setattr__(self, field, tuple(columns))
 

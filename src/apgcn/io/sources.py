@@ -11,7 +11,7 @@ from apgcn.data.graph import Graph
 from apgcn.errors import InvalidInput
 from apgcn.io.graph_builder import LoadedGraph, build_graph
 from apgcn.io.networkx import from_networkx
-from apgcn.io.pandas import table_from_frame, with_categories
+from apgcn.io.pandas import check_frame, table_from_frame, with_categories, with_row_numbers
 from apgcn.io.pyg import from_pyg
 from apgcn.io.registry import read_graph, read_table
 from apgcn.io.schema import TableSchema
@@ -48,8 +48,11 @@ def load_source(
     options: dict[str, Any] = {"structure": structure, "encoding": encoding, "class_names": class_names}
     is_new = encoding is None
     if nodes is not None:
-        schema = with_categories(schema, nodes) if is_new else schema
-        return build_graph(as_table(edges, "edges"), as_table(nodes, "nodes"), schema, name="graph", **options)
+        edge_table = as_table(edges, "edges")
+        if is_new and not isinstance(nodes, str | Path):
+            check_frame(nodes, "nodes")
+            nodes, schema = with_row_numbers(nodes, edge_table, schema), with_categories(schema, nodes)
+        return build_graph(edge_table, as_table(nodes, "nodes"), schema, name="graph", **options)
     if not is_new:  # the format or the object defines ids and endpoints
         schema = replace(schema, id=None, source=None, target=None)
     if isinstance(edges, str | Path):

@@ -10,6 +10,7 @@ from apgcn._utils.atomic import atomic_write
 from apgcn.report.page import render_page
 
 FOLDER = Path(__file__).parent
+PAGE_SUFFIXES = (".html", ".htm")
 
 
 def render_explanation(payload: Mapping[str, Any]) -> str:
