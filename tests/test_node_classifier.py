@@ -12,12 +12,13 @@ from helpers.graphs import random_graph
 import apgcn
 from apgcn.cli import run
 from apgcn.data.homophily import edge_homophily
-from apgcn.errors import InvalidInput, UnknownName
+from apgcn.errors import FitWarning, InvalidInput, UnknownName
 from apgcn.inference.predictions import Predictions
 from apgcn.inference.selection import describe_training
 from apgcn.io.pandas import from_pandas
 from apgcn.io.pyg import to_pyg
 from apgcn.io.schema import TableSchema
+from apgcn.io.sources import load_source
 
 SMALL = {"hidden_channels": 8, "max_epochs": 60, "patience": 60}
 
@@ -139,9 +140,9 @@ def test_minus_one_marks_an_unknown_class_among_three_integers():
     """But -1 and 1 are two classes."""
     edges, nodes, _ = two_teams()
     codes = nodes["team"].map({"red": 1, "blue": 2}).fillna(-1).astype(int)
-    for marked in (codes, codes.astype(float)):
+    for marked, names in ((codes, ("1", "2")), (codes.astype(float), ("1.0", "2.0"))):
         loaded = from_pandas(edges, nodes.assign(team=marked), TableSchema(label="team"))
-        assert loaded.graph.class_names == ("1", "2")
+        assert loaded.graph.class_names == names
         assert any("labels read as unknown: '-1" in note and "(40)" in note for note in loaded.notes)
     opinions = codes - 1  # 1, 0 and -2
     loaded = from_pandas(edges, nodes.assign(team=opinions), TableSchema(label="team"))
@@ -151,6 +152,150 @@ def test_minus_one_marks_an_unknown_class_among_three_integers():
     signs = nodes["team"].map({"red": -1, "blue": 1})
     loaded = from_pandas(edges, nodes.assign(team=signs), TableSchema(label="team"))
     assert loaded.graph.class_names == ("-1", "1")  # not -1.0 and 1.0, as pandas stores integers with missing ones
+
+
+def masked_data(**sets):
+    """A `Data` of 60 nodes whose masks hold nodes from a first to a last one; by default thirds."""
+    data = to_pyg(random_graph(60, edges=150, features=6))
+    for name, (first, last) in {"train": (0, 20), "val": (20, 40), "test": (40, 60), **sets}.items():
+        data[f"{name}_mask"] = (torch.arange(60) >= first) & (torch.arange(60) < last)
+    return data
+
+
+def test_nodes_without_a_label_are_left_out_of_masks_and_counted():
+    """They would count as wrong predictions."""
+    data = masked_data()
+    unlabelled = data.clone()
+    unlabelled.y = torch.where(torch.arange(60) >= 55, -1, data.y)
+    model = apgcn.fit(unlabelled, model="lp")
+    assert model.model.split.test.tolist() == [*range(40, 55)]
+    assert "test_mask: 5 nodes without a label left out." in model.notes
+    assert model.model.metrics["test"]["nodes"] == 15
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"test_mask": torch.ones(50, dtype=torch.bool)},
+            r"test_mask must be booleans of shape \(60,\), one",
+        ),
+        ({"val_mask": torch.ones(60)}, "val_mask must be booleans"),
+        ({"train_mask": [True] * 60}, "train_mask must be booleans of shape .*, got list"),
+        ({"train_mask": torch.ones(60, 10, dtype=torch.bool)}, "of several splits select one first"),
+        ({"test_mask": torch.arange(60) >= 39}, "val_mask and test_mask must share no node, but share 1"),
+        ({"val_mask": torch.zeros(60, dtype=torch.bool)}, "val_mask must have 1 node with a label or more, got 0"),
+        ({"x": [[1.0]] * 60}, "x of a Data must be a tensor, got list"),
+        ({"edge_index": np.zeros((2, 3), int)}, "edge_index of a Data must be a tensor, got ndarray"),
+    ],
+)
+def test_a_data_with_a_wrong_mask_or_array_is_refused(change, message):
+    data = masked_data()
+    for name, value in change.items():
+        data[name] = value
+    with pytest.raises(InvalidInput, match=message):
+        apgcn.fit(data, model="lp")
+
+
+def test_with_auto_half_of_the_validation_mask_chooses():
+    with pytest.raises(InvalidInput, match="val_mask must have 2 nodes with a label or more, got 1"):
+        apgcn.fit(masked_data(val=(20, 21)), model="auto")
+    model = apgcn.fit(masked_data(), model="auto", hyperparameters=SMALL | {"max_epochs": 3, "patience": 3})
+    assert (len(model.model.split.stopping), len(model.model.split.validation)) == (10, 10)
+
+
+def test_a_model_of_arrays_predicts_no_columns(tables):
+    """Their encoding would be fitted on the table that is predicted."""
+    edges, nodes, _ = tables
+    model = apgcn.fit(masked_data(), model="lp")
+    for arguments in ({"edges": edges, "nodes": nodes}, {"edges": networkx.path_graph(3)}):
+        with pytest.raises(InvalidInput, match="the model was trained on arrays, which have no columns"):
+            model.predict(**arguments)
+    with pytest.raises(InvalidInput, match=r"add=True needs tables"):
+        model.predict(masked_data(), add=True)
+
+
+def test_ids_that_are_no_usual_integers_stay_text():
+    """007 is not 7, and 10^20 is no 64-bit integer."""
+    edges, nodes, _ = two_teams()
+    number = {name: 100 + row for row, name in enumerate(nodes["id"])}
+    numbered = nodes.assign(id=nodes["id"].map(number))
+    model = apgcn.fit(edges.map(number.get), numbered, label="team", model="lp", baselines=False)
+    assert model.predict()["id"].dtype.kind == "i"
+    for new_id in ("007", "100000000000000000000"):
+        new = numbered[:1].assign(id=new_id, team=None)
+        link = pd.DataFrame({"source": [new_id], "target": [100]})
+        assert model.predict(link, new, add=True, new_only=True)["id"].tolist() == [new_id]
+    frame = numbered.rename(columns={"id": 0}).assign(height=1.0)
+    frame[0] = [f"{row:03}" for row in range(len(frame))]  # zero-padded, in a column whose name is a number
+    padded = edges.map(lambda name: f"{number[name] - 100:03}")
+    assert apgcn.fit(padded, frame, label="team", model="lp", baselines=False).predict()["id"][1] == "001"
+
+
+def test_ids_that_pandas_stores_as_floats_are_integers():
+    edges, nodes, _ = two_teams()
+    number = {name: 5000 + row for row, name in enumerate(nodes["id"])}
+    floats = nodes.assign(id=nodes["id"].map(number).astype(float))
+    model = apgcn.fit(edges.map(number.get), floats, label="team", model="lp", baselines=False)
+    assert "nodes, column 'id': ids are read without .0, such as '5000.0'." in model.notes
+    assert model.predict(ids=[5001])["id"].tolist() == model.predict(ids=[5001.0])["id"].tolist() == ["5001"]
+
+
+def test_row_numbers_are_the_ids_where_edges_name_nodes_by_them():
+    edges, nodes, _ = two_teams()
+    number = {name: row for row, name in enumerate(nodes["id"])}
+    rows = edges.map(number.get)
+    frame = nodes.drop(columns="id")
+    loaded = load_source(rows, frame, TableSchema(label="team"), structure="none")
+    expected = from_pandas(edges, nodes, TableSchema(label="team"))
+    assert (loaded.graph.adjacency != expected.graph.adjacency).nnz == 0
+    assert loaded.schema.id == "id"
+    shifted = frame.set_axis(pd.RangeIndex(100, 100 + len(frame)))  # an index that does not count from 0 holds ids
+    loaded = load_source(rows + 100, shifted, TableSchema(label="team"), structure="none")
+    assert (loaded.graph.adjacency != expected.graph.adjacency).nnz == 0
+    frame.insert(0, "age", np.random.default_rng(0).permutation(len(frame)))
+    with pytest.raises(InvalidInput, match="both the index and 'age' have an id for each edge; pass id='age', or"):
+        load_source(rows, frame, TableSchema(label="team"), structure="none")
+
+
+def test_the_first_column_as_ids_and_weights_are_noted(tables):
+    edges, nodes, _ = tables
+    renamed = nodes.rename(columns={"id": "player"})
+    notes = from_pandas(edges.assign(weight=2.0), renamed, TableSchema(label="team")).notes
+    assert "nodes: the first column, 'player', holds the node ids; pass --id to use another." in notes
+    assert "edges: column 'weight' holds the edge weights." in notes
+
+
+def test_warnings_name_what_should_be_changed(tables):
+    edges, nodes, _ = tables
+    with pytest.warns(FitWarning, match="was ended by max_epochs=3 while it still improved"):
+        model = apgcn.fit(edges, nodes, label="team", hyperparameters={"hidden_channels": 8, "max_epochs": 3})
+    assert set(model.model.metrics["warnings"]) <= set(model.advice)
+
+
+def test_verbose_prints_each_model(tables, capsys):
+    edges, nodes, _ = tables
+    apgcn.fit(edges, nodes, label="team", hyperparameters=SMALL, verbose=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" ...")[0] for line in lines] == [
+        "apgcn.fit: label propagation (LP)", "apgcn.fit: features alone (MLP)", "apgcn.fit: AP-GCN"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", [lambda m: m.save(None), lambda m: m.explain(None), lambda m: apgcn.load_model(None)])
+def test_a_path_that_is_none_is_one_message(model, call):
+    with pytest.raises(InvalidInput, match=r"(folder|path) must"):
+        call(model)
+
+
+def test_messages_about_paths_name_the_argument(model, tmp_path):
+    model.save(tmp_path / "m")
+    with pytest.raises(InvalidInput, match=r"^folder must name a new or empty folder"):
+        model.save(tmp_path / "m")
+    with pytest.raises(InvalidInput, match=r"path must name a file that ends in \.html or \.htm, got 'n\.csv'"):
+        model.explain(tmp_path / "n.csv")
+    with pytest.raises(InvalidInput, match="path must name a file in a folder that exists"):
+        model.explain(tmp_path / "nowhere" / "page.html")
 
 
 def test_masks_of_a_data_are_the_split():
@@ -266,8 +411,16 @@ def test_a_penalty_without_effect_is_named_with_what_to_try(model, steps, remedy
         ({"hyperparameters": ["penalty"]}, "hyperparameters must be a mapping"),
         ({"correct_and_smooth": "auto"}, "correct_and_smooth must be"),
         ({"structure": "degree,walk"}, "unknown "),
+        ({"structure": None}, "structure must be auto, none or a list of degree, random_walk, spectral, got None"),
+        ({"ignore": 5}, "ignore must be a list of column names, got 5"),
+        ({"baselines": "no"}, "baselines must be True or False, got 'no'"),
+        ({"directed": "no"}, "directed must be True or False, got 'no'"),
+        (
+            {"edges": networkx.path_graph(4), "nodes": None, "label": None},
+            "label must name the column or node attribute",
+        ),
+        ({"model": "lp", "hyperparameters": {"patience": 3}}, "unknown hyperparameter of lp 'patience'"),
     ],
-    ids=str,
 )
 def test_a_mistake_is_one_message(tables, arguments, message):
     edges, nodes, _ = tables
@@ -284,8 +437,10 @@ def test_a_mistake_is_one_message(tables, arguments, message):
         ({"ids": 12}, "ids must be a list of node ids, got 12"),
         ({"new_only": True}, "new_only must come with add=True"),
         ({"add": True}, "edges must be given"),
+        ({"add": "no"}, "add must be True or False, got 'no'"),
+        ({"edges": networkx.path_graph(3), "add": True}, "add=True needs tables of edges and nodes, got Graph"),
+        ({"edges": random_graph(9, edges=9)}, "the model was trained on columns, which arrays do not have"),
     ],
-    ids=str,
 )
 def test_a_mistake_in_a_prediction_is_one_message(model, arguments, message):
     with pytest.raises((InvalidInput, UnknownName), match=message):

@@ -52,6 +52,7 @@ LEADERBOARD = (
     "validation_accuracy",
     "validation_roc_auc",
     "steps_mean",
+    "epochs",
     "seconds",
     "chosen",
 )
@@ -266,7 +267,7 @@ class NodeClassifier:
         """The compared models, the best first: accuracy on the nodes that judge, with a 95 % interval over nodes.
 
         Columns: model, title, accuracy, low, high (bounds of the interval), roc_auc, validation_accuracy and
-        validation_roc_auc (by one of which "auto" chooses), steps_mean, seconds, chosen.
+        validation_roc_auc (by one of which "auto" chooses), steps_mean, epochs, seconds, chosen.
         """
         rows = [{**row, "low": row["interval"][0], "high": row["interval"][1]} for row in self._metric("leaderboard")]
         return to_frame({name: [row[name] for row in rows] for name in LEADERBOARD})

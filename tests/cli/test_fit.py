@@ -412,7 +412,7 @@ def test_structural_features_without_eigenvectors_are_computed_for_another_graph
     assert run(["fit", *options, "--out", "model", "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert (summary["features"], summary["structure"]) == (12, ["degree", "random_walk"])
-    assert summary["advice"][-1] == "Some features were computed from the edges: features alone have them, too."
+    assert summary["advice"][1] == "Some features were computed from the edges: features alone have them, too."
     assert run(["predict", "model", "--out", "first.csv"]) == 0
     assert run(["predict", "model", "--graph", "club.graphml", "--out", "second.csv"]) == 0
     assert Path("first.csv").read_bytes() == Path("second.csv").read_bytes()
@@ -467,3 +467,28 @@ def test_a_model_with_min_steps_0_is_saved_and_predicts_what_it_predicted(tmp_pa
     np.testing.assert_array_equal(some.probabilities, predictions.probabilities[[5, 2]])
     with pytest.raises(InvalidInput, match="min_steps=1"):
         model.lazy_predictor(graph)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"), [(["explain", "MODEL", "--html"], "n.csv"), (["export", "MODEL", "--onnx"], "victim.csv")]
+)
+def test_no_file_of_another_kind_is_replaced(command, name, model, tmp_path, capsys):
+    victim = tmp_path / name
+    victim.write_text("precious")
+    assert run([*(str(model) if word == "MODEL" else word for word in command), str(victim)]) == 2
+    assert "must name a file that ends in" in capsys.readouterr().err
+    assert victim.read_text() == "precious"
+
+
+def test_the_printed_leaderboard_has_rows_interval_homophily_and_advice(tables, tmp_path, capsys):
+    """As the everyday user sees it: each model beside its interval, the homophily of random edges, and what to do."""
+    files = ["--edges", str(tables / "edges.csv"), "--nodes", str(tables / "nodes.csv"), "--label", "topic"]
+    assert run(["fit", *files, "--out", str(tmp_path / "m"), *QUICK]) == 0
+    printed = capsys.readouterr().out
+    for part in ("features alone (MLP)", "label propagation (LP)", "majority class (", "95 % interval", "mean K"):
+        assert part in printed
+    assert re.search(r"^> +AP-GCN +\d+\.\d % +\d+\.\d to \d+\.\d", printed, re.MULTILINE)
+    assert re.search(
+        r"edge homophily: 0\.\d\d of the edges join nodes of the same class; of random edges 0\.\d\d", printed
+    )
+    assert "over features alone" in printed

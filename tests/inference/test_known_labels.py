@@ -143,3 +143,28 @@ def test_without_known_labels_a_corrected_model_predicts_as_without_correction(g
 def test_invalid_parameters_are_rejected(values):
     with pytest.raises(InvalidInput, match=f"{next(iter(values))} must be"):
         CorrectAndSmooth(**values)
+
+
+def test_the_only_known_label_does_not_predict_its_own_node():
+    """Without other labels all classes are alike; the probabilities were not numbers."""
+    graph = two_communities()
+    lp = fit(graph, stratified_split(graph.labels), LPConfig(), TrainingConfig())
+    labels = np.full(60, -1)
+    labels[7] = 1
+    np.testing.assert_allclose(lp.predict(replace(graph, labels=labels)).probabilities[7], 0.5)
+
+
+def test_the_order_of_the_nodes_changes_no_prediction():
+    """Of labelled nodes, too: their folds follow from their ids."""
+    graph = replace(two_communities(), node_names=tuple(f"n{number}" for number in range(60)))
+    lp = fit(graph, stratified_split(graph.labels), LPConfig(), TrainingConfig())
+    order = np.random.default_rng(0).permutation(60)
+    permuted = Graph(
+        graph.adjacency[order][:, order],
+        features=graph.features[order],
+        labels=graph.labels[order],
+        class_names=graph.class_names,
+        node_names=tuple(graph.node_names[node] for node in order),
+    )
+    before, after = lp.predict(graph).probabilities, lp.predict(permuted).probabilities
+    np.testing.assert_allclose(after, before[order], atol=1e-6)

@@ -7,7 +7,7 @@ from helpers.training import fit_with_leaderboard
 from scipy import sparse, stats
 
 from apgcn import Graph, Split
-from apgcn.data.homophily import edge_homophily
+from apgcn.data.homophily import edge_homophily, random_homophily
 from apgcn.inference.leaderboard import (
     LeaderboardRow,
     describe_better_baseline,
@@ -21,7 +21,9 @@ from apgcn.inference.selection import FitOptions, split_for_fit
 
 def row(model, correct, *, chosen=False):
     correct = np.asarray(correct, dtype=bool)
-    return LeaderboardRow(model, model, float(correct.mean()), (0.0, 1.0), None, None, None, 1.0, 0.0, chosen, correct)
+    return LeaderboardRow(
+        model, model, float(correct.mean()), (0.0, 1.0), None, None, None, 1.0, 9, 0.0, chosen, correct
+    )
 
 
 @pytest.mark.parametrize(("successes", "count"), [(0, 5), (5, 5), (8, 10), (431, 1000)])
@@ -74,6 +76,12 @@ def test_homophily_counts_edges_between_labelled_nodes():
     adjacency = sparse.diags([np.ones(4), np.ones(4)], [-1, 1], format="csr")
     graph = Graph(adjacency, features=np.ones((5, 1)), labels=[0, 0, 1, -1, 1], class_names=("x", "y"))
     assert edge_homophily(graph) == 0.5
+    random = np.random.default_rng(0)
+    labels = random.integers(4, size=1000) - 1
+    pairs = random.integers(1000, size=(2, 40000))
+    drawn = sparse.coo_matrix((np.ones(40000), pairs), shape=(1000, 1000))
+    many = Graph(((drawn + drawn.T) > 0).astype(float), features=np.ones((1000, 1)), labels=labels)
+    assert random_homophily(many) == pytest.approx(edge_homophily(many), abs=0.01) == pytest.approx(1 / 3, abs=0.02)
     assert edge_homophily(Graph(sparse.csr_matrix((2, 2)), features=np.ones((2, 1)), labels=[0, 1])) is None
 
 

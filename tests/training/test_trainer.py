@@ -527,7 +527,7 @@ def test_epochs_are_estimated_within_a_factor_of_two():
         for model in ("apgcn", "appnp", "ppnp", "ap-arma"):
             records = store.records_for(RunConfig.from_preset(dataset, model), 20)
             epochs = torch.tensor([record.epochs for record in records])
-            expected = trainer_module.expected_epochs(epochs // 10, patience=100, max_epochs=10_000)
+            expected = trainer_module.expected_epochs(epochs // 10, patience=100, max_epochs=10_000, patiences=11)
             ratios.append(float(expected.sum() / epochs.sum()))
     assert len(ratios) == 24
     assert sum(0.5 <= ratio <= 2 for ratio in ratios) >= 21, ratios

@@ -254,6 +254,7 @@ def _read_bundle(folder: Path, content: Mapping[str, Any]) -> ModelBundle:
         correct_and_smooth=_build_config(CorrectAndSmooth, smoothing) if smoothing else None,
     )
     _check_consistency(model, graph)
+    _check_comparison(model)
     encoding, schema, structure = content["encoding"], content["schema"], content.get("structure")
     return ModelBundle(
         model=model,
@@ -279,6 +280,20 @@ def _check_consistency(model: TrainedModel, graph: Graph) -> None:
             raise InvalidInput(f"the split's {name} nodes must be nodes of the graph.")
     if model.config.has_weights:
         model.build_without_graph()  # raises an error where the shapes of the weights are wrong
+
+
+def _check_comparison(model: TrainedModel) -> None:
+    """Check what `fit` has measured: accuracy on held-out nodes and, where models were compared, the leaderboard."""
+    metrics = model.metrics
+    judges = "test" if len(model.split.test) else "stopping"
+    float(metrics[judges]["accuracy"]), int(metrics[judges]["nodes"])
+    for name in ("advice", "warnings"):
+        if not all(isinstance(text, str) for text in metrics.get(name, [])):
+            raise InvalidInput(f"{name} must be a list of sentences.")
+    for row in metrics.get("leaderboard", []):
+        low, high = map(float, row["interval"])
+        if not low <= float(row["accuracy"]) <= high or not isinstance(row["title"], str):
+            raise InvalidInput(f"the accuracies of the leaderboard must lie in their intervals, got {row}.")
 
 
 def _build_config(cls: Any, values: Mapping[str, Any]) -> Any:

@@ -40,7 +40,8 @@ def estimate_fit(graph: Graph, options: FitOptions) -> list[Estimate]:
         if model.has_weights and (smooths or (options.correct_and_smooth and name == options.model)):
             steps = 2 * CorrectAndSmooth().steps
         messages = SOLUTIONS * steps * num_edges_with_self_loops(graph) * graph.num_classes
-        estimates.append(Estimate(options.title(name), epoch, total + messages * CPU_SECONDS_PER_FLOAT))
+        seconds = total + messages * CPU_SECONDS_PER_FLOAT / threads
+        estimates.append(Estimate(options.title(name), epoch, seconds))
     return estimates
 
 

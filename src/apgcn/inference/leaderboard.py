@@ -37,6 +37,8 @@ class LeaderboardRow:
         On the nodes by which `--model auto` chooses; None where there are none.
     steps_mean : float
         K, averaged over all nodes.
+    epochs : int
+        Of its training, the most of an ensemble; 1 for a model without weights.
     seconds : float
         Of its training and evaluation.
     chosen : bool
@@ -53,6 +55,7 @@ class LeaderboardRow:
     validation_accuracy: float | None
     validation_roc_auc: float | None
     steps_mean: float
+    epochs: int
     seconds: float
     chosen: bool
     correct: np.ndarray
@@ -88,6 +91,7 @@ def leaderboard_row(
         validation.get("accuracy"),
         validation.get("roc_auc"),
         steps_mean,
+        max((metrics or {}).get("epochs", [1])),
         seconds,
         False,
         correct,

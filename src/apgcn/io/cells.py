@@ -115,3 +115,16 @@ def without_decimal_zero(text: str) -> str:
     ('12', 'v2.0', '12.05')
     """
     return text[:-2] if text.endswith(".0") and INTEGRAL_FLOAT.fullmatch(text) else text
+
+
+def is_encodable(text: str) -> bool:
+    """Whether a text can be written as UTF-8: half of a surrogate pair cannot.
+
+    >>> is_encodable("naïve"), is_encodable("\\ud800")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -11,7 +11,7 @@ import numpy as np
 
 from apgcn._utils.formatting import format_counts, format_names, pluralize
 from apgcn.errors import InvalidInput
-from apgcn.io.cells import MISSING, parse_numbers, without_decimal_zero
+from apgcn.io.cells import MISSING, is_encodable, parse_numbers, without_decimal_zero
 from apgcn.io.schema import TableSchema
 from apgcn.io.tables import Table
 
@@ -113,8 +113,8 @@ def _class_indices(nodes: Table, column: int, cells: Sequence[str], classes: Seq
         shortened = {}
     labels = np.full(len(cells), -1)
     for row, text in enumerate(cells):
-        if "\0" in text:
-            raise InvalidInput(f"{nodes.location(row, column)} must be a class, but contains a null byte.")
+        if "\0" in text or not is_encodable(text):
+            raise InvalidInput(f"{nodes.location(row, column)} must be a class, but {text!r} is no valid text.")
         if text.lower() in OTHER_MISSING_MARKS and text not in class_index:
             raise InvalidInput(
                 f"{nodes.location(row, column)} must be a class, got {text!r}; leave the cell empty where the class is "

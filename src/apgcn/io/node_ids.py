@@ -9,7 +9,7 @@ import numpy as np
 
 from apgcn._utils.formatting import format_names, pluralize
 from apgcn.errors import InvalidInput
-from apgcn.io.cells import INTEGRAL_FLOAT, without_decimal_zero
+from apgcn.io.cells import INTEGRAL_FLOAT, is_encodable, without_decimal_zero
 from apgcn.io.index_columns import holds_ids
 from apgcn.io.tables import Table
 
@@ -32,19 +32,13 @@ def index_nodes(nodes: Table, id_column: int) -> tuple[dict[str, int], list[str]
     for row, node_id in enumerate(ids):
         if not node_id:
             raise InvalidInput(f"{nodes.location(row, id_column)} must be a node id, but is empty.")
-        if "\0" in node_id:
-            raise InvalidInput(f"{nodes.location(row, id_column)} must be a node id, but contains a null byte.")
+        if "\0" in node_id or not is_encodable(node_id):
+            raise InvalidInput(f"{nodes.location(row, id_column)} must be a node id, but {node_id!r} is no valid text.")
         if node_id in rows:
             raise InvalidInput(
                 f"{nodes.location(row, id_column)} must be a unique node id, but {node_id!r} is also the id in "
                 f"{nodes.location(rows[node_id], id_column)}."
             )
-        try:
-            node_id.encode()
-        except UnicodeEncodeError:
-            raise InvalidInput(
-                f"{nodes.location(row, id_column)} must be a node id, but {node_id!r} is no valid text."
-            ) from None
         rows[node_id] = row
     return rows, notes
 

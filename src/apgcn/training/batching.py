@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 
 from apgcn._utils.validation import check_number, config_to_python
@@ -19,7 +20,7 @@ from apgcn.ops.dispatch import kernels_for_device
 from apgcn.ops.threads import kernel_threads, resolve_threads
 from apgcn.training.config import TrainingConfig
 from apgcn.training.runs import Run, RunResult, check_run
-from apgcn.training.trainer import EXPECTED_PATIENCES, Progress, overall_progress, remaining_share, train_batch
+from apgcn.training.trainer import Progress, expected_patiences, overall_progress, remaining_share, train_batch
 
 MAX_CPU_BATCH = 8  # more gains little on a small graph, and on a large one exceeds the CPU's caches
 CPU_SECONDS_PER_FLOAT = 1e-9  # of one thread: 0.6 to 1.6 by benchmarks/README.md, by model and graph
@@ -214,7 +215,8 @@ def estimate_training(
     floats = runs * model.floats_per_run(graph)
     cores = min(threads, max(1.0, floats / FLOATS_PER_THREAD))
     epoch = floats * (GPU_SECONDS_PER_FLOAT if device.type == "cuda" else CPU_SECONDS_PER_FLOAT / cores)
-    return epoch, epoch * min(EXPECTED_PATIENCES * training.patience, training.max_epochs)
+    stored = graph.features if isinstance(graph.features, np.ndarray) else graph.features.data
+    return epoch, epoch * min(expected_patiences(stored) * training.patience, training.max_epochs)
 
 
 def check_memory(needed: int, available: int, device: torch.device, *, what: str, advice: str) -> None:

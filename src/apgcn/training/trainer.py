@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.devices import return_free_memory
 from apgcn.ops.dispatch import select_kernels
 from apgcn.ops.rng import RandomStream
+from apgcn.ops.sparse import SparseMatrix
 from apgcn.training.config import TrainingConfig
 from apgcn.training.cuda_graphs import CUDAGraphRunner, GraphMemoryPool, side_stream
 from apgcn.training.early_stopping import EarlyStopping
@@ -25,7 +26,10 @@ from apgcn.training.runs import Evaluation, HistoryLog, Run, RunResult
 
 TRIM_INTERVAL = 20  # epochs between returns of free memory to the system
 SYNC_INTERVAL = 10  # epochs between synchronisations with a GPU, during which the host waits
-EXPECTED_PATIENCES = 11  # epochs of a training, in multiples of the patience, by recorded trainings
+# Epochs of a training, in multiples of the patience, by recorded trainings: with small features, as those of a bag of
+# words whose rows were divided by their sums (results/h200), and with others (results/candidates.jsonl).
+EXPECTED_PATIENCES_OF_SMALL_FEATURES, EXPECTED_PATIENCES = 11.0, 2.5
+SMALL_FEATURE = 0.5  # mean absolute value
 LATE_IMPROVEMENT = 1.25  # a run that still improves at some epoch is expected to take this multiple of it
 DROP_SECONDS = 0.5  # that a GPU computes finished runs before it drops them: about as long as new CUDA graphs take
 
@@ -91,14 +95,21 @@ def remaining_share(time_limit: float | None, started: float, *, left: int) -> f
     return max(0.0, time_limit - (time.perf_counter() - started)) / left
 
 
-def expected_epochs(last_improvement: Tensor, *, patience: int, max_epochs: int) -> Tensor:
+def expected_patiences(stored_features: Tensor | np.ndarray) -> float:
+    """Expected epochs of a training in multiples of its patience, from the stored values of the features."""
+    magnitudes: Any = abs(stored_features)
+    is_small = len(stored_features) and float(magnitudes.mean()) < SMALL_FEATURE
+    return EXPECTED_PATIENCES_OF_SMALL_FEATURES if is_small else EXPECTED_PATIENCES
+
+
+def expected_epochs(last_improvement: Tensor, *, patience: int, max_epochs: int, patiences: float) -> Tensor:
     """An estimate of the epochs at which runs stop, from the epochs of their last improvements.
 
-    At least `patience` more than the last improvement, and before that has moved far, a multiple of the patience, which
-    `test_epochs_are_estimated_within_a_factor_of_two` compares with recorded trainings.
+    At least `patience` more than the last improvement, and before that has moved far, `patiences` times the patience;
+    `test_epochs_are_estimated_within_a_factor_of_two` compares it with recorded trainings.
     """
     late = torch.maximum(last_improvement + patience, (LATE_IMPROVEMENT * last_improvement).long())
-    return late.clamp(min=EXPECTED_PATIENCES * patience).clamp(max=max_epochs)
+    return late.clamp(min=int(patiences * patience)).clamp(max=max_epochs)
 
 
 def trains_as_one_batch(graph: DeviceGraph, model: ModelConfig) -> bool:
@@ -202,6 +213,8 @@ class BatchedTrainer:
         self.finished_weights = {name: weight.clone() for name, weight in self.best_weights.items()}
         self.finished_epochs = np.zeros((2, len(runs)), dtype=np.int64)
         self.history = HistoryLog(len(runs))
+        features = graph.features
+        self._patiences = expected_patiences(features.values if isinstance(features, SparseMatrix) else features)
         self.epochs = 0
         self.max_epochs = training.max_epochs
         self.epoch_on_device = torch.zeros((), dtype=torch.int64, device=device)
@@ -389,7 +402,10 @@ class BatchedTrainer:
         """Progress of all runs; waits for a GPU."""
         finished = self._last_epochs() <= self.epochs
         expected = expected_epochs(
-            self.early_stopping.last_improvement, patience=self.config.patience, max_epochs=self.max_epochs
+            self.early_stopping.last_improvement,
+            patience=self.config.patience,
+            max_epochs=self.max_epochs,
+            patiences=self._patiences,
         )
         fractions = (self.epochs / expected).clamp(max=1).masked_fill(finished, 1.0).cpu()
         dropped = len(self.runs) - len(self.active_runs)
