@@ -35,9 +35,10 @@ class MemoryEstimate(NamedTuple):
 def estimate_memory(run_config: RunConfig, *, device: str) -> MemoryEstimate:
     """Estimate the memory that run batches of a run configuration need on this machine."""
     graph, torch_device = cleaned_graph(run_config.dataset), resolve_device(device)
-    model, _ = run_config.configs
+    model, training = run_config.configs
     shared = 4 * model.floats_shared(graph)
-    return MemoryEstimate(shared, bytes_per_run(graph, model, torch_device), available_memory(torch_device))
+    per_run = bytes_per_run(graph, model, torch_device, passes=training.passes)
+    return MemoryEstimate(shared, per_run, available_memory(torch_device))
 
 
 def gpu_fraction(memory: int, gpu_memory: int) -> float:

@@ -123,5 +123,6 @@ def _claim_each(store: Store, batches: Iterable[PlannedBatch], claims: dict[str,
 
 def _max_batch(run_config: RunConfig, *, device: str, workers: int) -> int:
     """Maximum number of runs of a run configuration that train together."""
-    model, _ = run_config.configs
-    return batch_size(cleaned_graph(run_config.dataset), model, resolve_device(device), workers=workers)
+    model, training = run_config.configs
+    graph = cleaned_graph(run_config.dataset)
+    return batch_size(graph, model, resolve_device(device), workers=workers, passes=training.passes)

@@ -222,10 +222,7 @@ def train_sharded(
         If a rank ends before the training does.
     """
     model, training = config_to_python(model), config_to_python(training)
-    if not model.row_shardable:
-        raise InvalidInput(
-            f"--distributed needs a model that computes each row from in-neighbours, but {model.title} needs all rows."
-        )
+    check_trainable_on_shards(model, training)
     check_same_graph(comm, source)
     methods = comm.all_gather(comm.run_collectively(lambda: resolve_method(partition)))
     method = "metis" if set(methods) == {"metis"} else "blocks"
@@ -261,6 +258,16 @@ def train_sharded(
         seconds, traffic = time.perf_counter() - started, comm.traffic.since(traffic_before)
         output = trainer.best_outputs()
     return ShardedResult(trainer, output, trainer.epochs - first_epoch, seconds, traffic)
+
+
+def check_trainable_on_shards(model: ModelConfig, training: TrainingConfig) -> None:
+    """Raise `InvalidInput` if a model cannot be trained with its rows on several ranks."""
+    if not model.row_shardable:
+        raise InvalidInput(
+            f"--distributed needs a model that computes each row from in-neighbours, but {model.title} needs all rows."
+        )
+    if training.consistency:
+        raise InvalidInput(f"consistency must be 0 with --distributed, got {training.consistency:g}.")
 
 
 def rank_threads(comm: Communicator, threads: int | None = None) -> int:

@@ -2,7 +2,7 @@
 
 Number i of the stream with start s is `mix(s + i * GAMMA)`, the SplitMix64 generator of Steele, Lea and Flood (2014):
 any part of a stream can be computed at once, on any device, whatever other runs are in the batch. Epoch e reads from
-number e * 2^32 on; epoch 0 draws the initial weights.
+number e * 2^32 on; epoch 0 draws the initial weights. Pass s of an epoch (`repeat`) reads from number s * 2^56 further.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +22,7 @@ GAMMA = 0x9E3779B97F4A7C15
 MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 SHIFTS = (30, 27, 31)
 EPOCH_STRIDE = 2**32  # 64-bit numbers between the first ones of two consecutive epochs
+PASS_STRIDE = 2**56  # between those of two passes, more than all epochs read
 TWO_FLOATS = 0x4000000040000000  # the float32 2.0, which has bit 30 set alone, in each half of a 64-bit number
 
 
@@ -72,6 +74,18 @@ class RandomStream:
     def select(self, runs: Tensor) -> None:
         """Keep the streams of some runs only, given by their positions in the batch."""
         self._starts, self._epoch_starts = self._starts[runs], self._epoch_starts[runs]
+
+    def repeat(self, passes: int) -> RandomStream:
+        """Streams for several passes of every run through a model, at the start of the present epoch.
+
+        The passes of a run follow one another; the first is the stream of the run.
+        """
+        strides = torch.arange(passes, device=self.device) * _as_int64(PASS_STRIDE * GAMMA)
+        stream = copy(self)
+        stream._starts = (self._starts + strides).reshape(-1, 1)
+        stream._epoch_starts = (self._epoch_starts + strides).reshape(-1, 1)
+        stream._position = 0
+        return stream
 
     def random_bits(self, count: int) -> Tensor:
         """Draw `count` random 64-bit numbers per run, as an int64 tensor of shape (runs, count)."""

@@ -103,7 +103,7 @@ def train_runs(
 ) -> list[RunResult]:
     """As `train`, for runs that are known to belong to the graph, and a device and threads that are resolved."""
     model, training = config_to_python(model), config_to_python(training)
-    max_size, started = batch_size(graph, model, device), time.perf_counter()
+    max_size, started = batch_size(graph, model, device, passes=training.passes), time.perf_counter()
     results: dict[int, RunResult] = {}
     with kernel_threads(threads):
         device_graph = DeviceGraph.from_graph(graph, device=device)
@@ -173,16 +173,18 @@ def split_evenly(items: Sequence[Any], *, max_size: int) -> list[list[Any]]:
     return [list(items[start:end]) for start, end in pairwise(bounds)]
 
 
-def batch_size(graph: Graph, model: ModelConfig, device: torch.device, *, workers: int = 1) -> int:
+def batch_size(graph: Graph, model: ModelConfig, device: torch.device, *, workers: int = 1, passes: int = 1) -> int:
     """The number of runs per batch on this graph and device, when `workers` batches train at once.
 
     As many as fit into memory on a GPU; on a CPU at most `MAX_CPU_BATCH`. Raises as `max_runs_in_memory`.
     """
-    max_size = max_runs_in_memory(graph, model, device, workers=workers)
-    return max_size if device.type == "cuda" else min(max_size, MAX_CPU_BATCH)
+    max_size = max_runs_in_memory(graph, model, device, workers=workers, passes=passes)
+    return max_size if device.type == "cuda" else min(max_size, max(1, MAX_CPU_BATCH // passes))
 
 
-def max_runs_in_memory(graph: Graph, model: ModelConfig, device: torch.device, *, workers: int = 1) -> int:
+def max_runs_in_memory(
+    graph: Graph, model: ModelConfig, device: torch.device, *, workers: int = 1, passes: int = 1
+) -> int:
     """How many runs on this graph fit into the memory of this device, when `workers` batches train at once.
 
     Raises
@@ -190,17 +192,17 @@ def max_runs_in_memory(graph: Graph, model: ModelConfig, device: torch.device, *
     InvalidInput
         If not even one run fits.
     """
-    shared, per_run = 4 * model.floats_shared(graph), bytes_per_run(graph, model, device)
+    shared, per_run = 4 * model.floats_shared(graph), bytes_per_run(graph, model, device, passes=passes)
     memory = available_memory(device) // workers
     advice = f"for each of {workers} workers; use fewer, {model.memory_advice}" if workers > 1 else model.memory_advice
     check_memory(shared + per_run, memory, device, what=f"one run of {model.title} on {graph.name}", advice=advice)
     return max(1, (int(MEMORY_FRACTION * memory) - shared) // per_run)
 
 
-def bytes_per_run(graph: Graph, model: ModelConfig, device: torch.device) -> int:
-    """Estimated memory of one run of a batch in training, in bytes."""
+def bytes_per_run(graph: Graph, model: ModelConfig, device: torch.device, *, passes: int = 1) -> int:
+    """Estimated memory of one run of a batch in training, in bytes, with so many passes in an optimiser step."""
     saved = model.floats_saved_by_kernels(graph) if kernels_for_device(device) else 0
-    return 4 * (model.floats_per_run(graph) - saved)
+    return 4 * passes * (model.floats_per_run(graph) - saved)
 
 
 def estimate_training(
@@ -212,7 +214,7 @@ def estimate_training(
     """
     if not model.has_weights:
         return 0.0, 0.0
-    floats = runs * model.floats_per_run(graph)
+    floats = runs * training.passes * model.floats_per_run(graph)
     cores = min(threads, max(1.0, floats / FLOATS_PER_THREAD))
     epoch = floats * (GPU_SECONDS_PER_FLOAT if device.type == "cuda" else CPU_SECONDS_PER_FLOAT / cores)
     stored = graph.features if isinstance(graph.features, np.ndarray) else graph.features.data

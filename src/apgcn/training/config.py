@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from apgcn._utils.validation import check_int, check_number
+from apgcn._utils.validation import check_fraction, check_int, check_number
 from apgcn.data.registry import dataset_info
 from apgcn.errors import InvalidInput, UnknownName
 from apgcn.models.base import ModelConfig
@@ -38,6 +38,16 @@ class TrainingConfig:
         What resets patience: an accuracy or a loss that is better than the best so far (the paper's text); one that is
         at least equal to the best (the code of the PPNP paper); or a better loss alone, and then the best epoch is that
         of the lowest loss (V.GCN). In the first two modes the best epoch is the most accurate.
+    consistency : float
+        Weight of the consistency loss, see `apgcn.training.consistency`; 0, as in the paper, trains without.
+    consistency_passes : int
+        Passes with independent dropout whose predictions are compared.
+    consistency_warmup : int
+        Epochs over which the weight rises from 0, linearly.
+    temperature : float
+        Sharpens the mean prediction of the passes; 1 leaves it as it is, smaller values bring it closer to one class.
+    confidence : float
+        Largest probability of the mean prediction from which a node takes part.
     """
 
     learning_rate: float = 0.01
@@ -46,11 +56,24 @@ class TrainingConfig:
     max_epochs: int = 10_000
     monitor: Monitor = "stopping"
     early_stop_mode: EarlyStopMode = "either"
+    consistency: float = 0.0
+    consistency_passes: int = 2
+    consistency_warmup: int = 100
+    temperature: float = 0.5
+    confidence: float = 0.0
+
+    @property
+    def passes(self) -> int:
+        """Passes through the model in an optimiser step."""
+        return self.consistency_passes if self.consistency else 1
 
     def __post_init__(self) -> None:
         check_number("learning_rate", self.learning_rate, positive=True)
         check_number("l2", self.l2)
-        for name in ("patience", "max_epochs"):
+        check_number("consistency", self.consistency)
+        check_number("temperature", self.temperature, positive=True)
+        check_fraction("confidence", self.confidence)
+        for name in ("patience", "max_epochs", "consistency_passes", "consistency_warmup"):
             check_int(name, getattr(self, name))
         for name, choices in (("monitor", get_args(Monitor)), ("early_stop_mode", get_args(EarlyStopMode))):
             if getattr(self, name) not in choices:

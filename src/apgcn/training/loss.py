@@ -71,8 +71,12 @@ def training_loss(model: BatchedModel, output: PropagationOutput, train_nodes: N
 
     The runs of a batch are independent, so they can be trained through the sum of their losses.
     """
-    entropy = train_nodes.cross_entropy(output.output)
-    return entropy + l2_regularization(model, l2=l2) + model.penalty_loss(output, train_nodes.index)
+    return supervised_loss(model, output, train_nodes) + l2_regularization(model, l2=l2)
+
+
+def supervised_loss(model: BatchedModel, output: PropagationOutput, train_nodes: NodeSet) -> Tensor:
+    """The terms of the loss that depend on the output: cross-entropy and propagation penalty, one value per run."""
+    return train_nodes.cross_entropy(output.output) + model.penalty_loss(output, train_nodes.index)
 
 
 def l2_regularization(model: BatchedModel, *, l2: float) -> Tensor:

@@ -18,6 +18,7 @@ from apgcn.ops.dispatch import select_kernels
 from apgcn.ops.rng import RandomStream
 from apgcn.ops.sparse import SparseMatrix
 from apgcn.training.config import TrainingConfig
+from apgcn.training.consistency import consistent_training_loss
 from apgcn.training.cuda_graphs import CUDAGraphRunner, GraphMemoryPool, side_stream
 from apgcn.training.early_stopping import EarlyStopping
 from apgcn.training.loss import NodeSet, l2_regularization, training_loss
@@ -298,11 +299,18 @@ class BatchedTrainer:
     def _step(self) -> None:
         self.rng.rewind()
         self.optimizer.zero_grad()  # gradients of a failed capture
-        output = self.model.forward_nodes(self.train_nodes.index, self.graph, self.rng)
-        self.loss(output).sum().backward()
+        self._step_loss().sum().backward()
         self._reduce_gradients()
         self.optimizer.step()
         self.optimizer.zero_grad()  # to None: Adam skips a parameter without gradient, momentum included
+
+    def _step_loss(self) -> Tensor:
+        """The loss of an optimiser step, with dropout, one value per run."""
+        if self.config.consistency:
+            return consistent_training_loss(
+                self.model, self.graph, self.rng, self.train_nodes, self.config, self.epoch_on_device
+            )
+        return self.loss(self.model.forward_nodes(self.train_nodes.index, self.graph, self.rng))
 
     def loss(self, output: PropagationOutput) -> Tensor:
         """The training loss, one value per run; the first rows of the output are the training nodes."""
