@@ -121,12 +121,20 @@ def _model_presets(model: str) -> tuple[Preset, ...]:
 
 # How models are trained unless their own preset differs: the protocol of the PPNP paper, which the AP-GCN paper
 # adopted. The published numbers come from the PPNP paper's code, which resets patience more often than its text states.
+NO_CONSISTENCY = {
+    "consistency": 0.0,
+    "consistency_passes": 2,
+    "consistency_warmup": 100,
+    "temperature": 0.5,
+    "confidence": 0.0,
+}
 PROTOCOL_TEXT = {
     "learning_rate": 0.01,
     "patience": 100,
     "max_epochs": 10_000,
     "monitor": "stopping",
     "early_stop_mode": "either",
+    **NO_CONSISTENCY,
 }
 PROTOCOL_CODE = {**PROTOCOL_TEXT, "monitor": "regularised", "early_stop_mode": "tie"}
 
@@ -157,7 +165,7 @@ class Variant:
         return any(self.requires in preset.values for preset in _model_presets(model))
 
 
-EARLY_STOPPING = {name: value for name, value in PROTOCOL_TEXT.items() if name != "learning_rate"}
+EARLY_STOPPING = {name: PROTOCOL_TEXT[name] for name in ("patience", "max_epochs", "monitor", "early_stop_mode")}
 SCRIPT_DROPOUTS = {"z0_dropout": 0.5, "update_dropout": 0.5}
 VARIANTS: Mapping[str, Variant] = {
     "text": Variant(
