@@ -74,15 +74,15 @@ def table_from_frame(frame: pandas.DataFrame, *, source: str, with_index: bool =
     check_frame(frame, source)
     if isinstance(frame.index, pandas.MultiIndex):
         raise InvalidInput(f"{source} must have an index of one level, got {frame.index.nlevels}; try reset_index().")
-    if with_index and _is_informative(frame):
-        name = UNNAMED if frame.index.name is None else str(frame.index.name)
-        frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
-        frame.insert(0, name, frame.index)
     columns = tuple(map(str, frame.columns))
+    series = [frame.iloc[:, column] for column in range(len(columns))]
+    if with_index and _is_informative(frame):
+        columns = (UNNAMED if frame.index.name is None else str(frame.index.name), *columns)
+        series = [frame.index.to_series(), *series]
     twice = sorted({name for name in columns if columns.count(name) > 1})
     if twice:
         raise InvalidInput(f"{source} must have a different name for each column, but {', '.join(twice)} occur twice.")
-    cells = [_cells(frame.iloc[:, column], f"{source}, column {name!r}") for column, name in enumerate(columns)]
+    cells = [_cells(column, f"{source}, column {name!r}") for column, name in zip(series, columns, strict=True)]
     return Table(source=source, columns=columns, cells=cells)
 
 
