@@ -1,5 +1,8 @@
 """The estimate of a fit before it begins."""
 
+import json
+from pathlib import Path
+
 import pytest
 from helpers.graphs import block_graph
 
@@ -26,6 +29,7 @@ def test_known_labels_take_time_with_every_model_that_is_corrected():
     assert all(first.seconds < second.seconds for first, second in zip(plain[1:], corrected[1:], strict=True))
 
 
+ROOT = Path(__file__).parents[2]
 MODEL = "A {} (0.30 s per epoch)"
 
 
@@ -45,3 +49,16 @@ MODEL = "A {} (0.30 s per epoch)"
 def test_a_fit_of_more_than_a_minute_is_announced(seconds, limit, text):
     sentence = describe_long_fit([Estimate("A", 0.3, seconds)], time_limit=limit, option="L")
     assert sentence == (text and f"this {text}")
+
+
+def test_the_recorded_fit_of_a_large_graph_keeps_its_promises():
+    """100,000 nodes on two cores: ten minutes; an estimate within a factor of two."""
+    record = json.loads((ROOT / "benchmarks" / "results" / "large_fit.json").read_text())
+    assert (record["nodes"], record["edges"], record["features"], record["classes"]) == (100_000, 500_000, 64, 40)
+    unlimited, limited, auto = record["fits"]
+    assert unlimited["seconds"] < 600
+    assert 0.5 <= unlimited["estimated_seconds"] / unlimited["seconds"] <= 2
+    assert limited["seconds"] < 1.2 * limited["time_limit"]
+    label_propagation = next(row for row in unlimited["leaderboard"] if row["model"] == "lp")
+    assert auto["seconds"] < 600
+    assert auto["accuracy"] > label_propagation["accuracy"] - 0.01

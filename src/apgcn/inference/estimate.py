@@ -15,7 +15,9 @@ from apgcn.ops.threads import resolve_threads
 from apgcn.training.batching import CPU_SECONDS_PER_FLOAT, estimate_training
 
 LONG_FIT = 60  # seconds; a longer one is announced
-SOLUTIONS = NUM_FOLDS + 2  # of label propagation: a fold of the stopping set each, validation and test set
+# Solutions of label propagation: one for each fold of the stopping set, one for validation and test set each. A
+# candidate of "auto" needs the last two.
+SOLUTIONS, SOLUTIONS_OF_CANDIDATE = NUM_FOLDS + 2, 2
 
 
 class Estimate(NamedTuple):
@@ -39,7 +41,8 @@ def estimate_fit(graph: Graph, options: FitOptions) -> list[Estimate]:
         smooths = options.model == AUTO and options.correct_and_smooth is not False
         if model.has_weights and (smooths or (options.correct_and_smooth and name == options.model)):
             steps = 2 * CorrectAndSmooth().steps
-        messages = SOLUTIONS * steps * num_edges_with_self_loops(graph) * graph.num_classes
+        solutions = SOLUTIONS_OF_CANDIDATE if smooths and model.has_weights else SOLUTIONS
+        messages = solutions * steps * num_edges_with_self_loops(graph) * graph.num_classes
         seconds = total + messages * CPU_SECONDS_PER_FLOAT / threads
         estimates.append(Estimate(options.title(name), epoch, seconds))
     return estimates

@@ -221,6 +221,10 @@ def fit_and_compare(
     if not candidates:
         raise InvalidInput(f"no model could be trained: {' '.join(warnings)}")
     chosen = _choose(candidates, options)
+    if auto and chosen.result.model.correct_and_smooth is not None:
+        result = evaluate_with_labels(chosen.result.model, graph, device=options.device, threads=options.threads)
+        candidates = [each._replace(result=result) if each is chosen else each for each in candidates]
+        chosen = next(each for each in candidates if each.result is result)
     rows = [replace(candidate.row, chosen=candidate is chosen) for candidate in candidates]
     majority = replace(majority_row(graph, split), roc_auc=0.5 if graph.num_classes == 2 else None)
     rows = sorted([*rows, majority], key=lambda row: (-(getattr(row, options.metric) or 0.0), -row.accuracy))
@@ -296,7 +300,8 @@ def _train(
     has_time = time_limit is None or time.perf_counter() - started < time_limit
     tries_both = options.model == AUTO and options.correct_and_smooth is not False and has_time
     if model.has_weights and (tries_both or (options.correct_and_smooth and name == options.model)):
-        corrected = evaluate_with_labels(replace(plain.model, correct_and_smooth=CorrectAndSmooth()), graph, **common)
+        smoothed = replace(plain.model, correct_and_smooth=CorrectAndSmooth())
+        corrected = evaluate_with_labels(smoothed, graph, calibrate=not tries_both, **common)
         candidates.append(candidate(corrected, suffix=WITH_LABELS))
     return candidates
 

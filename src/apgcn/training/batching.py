@@ -23,7 +23,7 @@ from apgcn.training.runs import Run, RunResult, check_run
 from apgcn.training.trainer import Progress, expected_patiences, overall_progress, remaining_share, train_batch
 
 MAX_CPU_BATCH = 8  # more gains little on a small graph, and on a large one exceeds the CPU's caches
-CPU_SECONDS_PER_FLOAT = 1e-9  # of one thread: 0.6 to 1.6 by benchmarks/README.md, by model and graph
+CPU_SECONDS_PER_FLOAT = 7e-10  # of one thread: 0.6e-9 to 1.6e-9 by benchmarks/README.md, by graph and machine
 GPU_SECONDS_PER_FLOAT = 5e-11  # of an H200, with many runs in a batch
 FLOATS_PER_THREAD = 1e7  # fewer gain nothing from another thread
 MEMORY_FRACTION = 0.6  # of the memory that a run batch may use

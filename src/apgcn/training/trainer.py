@@ -29,7 +29,7 @@ TRIM_INTERVAL = 20  # epochs between returns of free memory to the system
 SYNC_INTERVAL = 10  # epochs between synchronisations with a GPU, during which the host waits
 # Epochs of a training, in multiples of the patience, by recorded trainings: with small features, as those of a bag of
 # words whose rows were divided by their sums (results/h200), and with others (results/candidates.jsonl).
-EXPECTED_PATIENCES_OF_SMALL_FEATURES, EXPECTED_PATIENCES = 11.0, 2.5
+EXPECTED_PATIENCES_OF_SMALL_FEATURES, EXPECTED_PATIENCES = 11.0, 3.0
 SMALL_FEATURE = 0.5  # mean absolute value
 LATE_IMPROVEMENT = 1.25  # a run that still improves at some epoch is expected to take this multiple of it
 DROP_SECONDS = 0.5  # that a GPU computes finished runs before it drops them: about as long as new CUDA graphs take
