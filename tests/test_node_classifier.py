@@ -12,7 +12,7 @@ from helpers.graphs import random_graph
 import apgcn
 from apgcn.cli import run
 from apgcn.data.homophily import edge_homophily
-from apgcn.errors import FitWarning, InvalidInput, UnknownName
+from apgcn.errors import BrokenFile, FitWarning, InvalidInput, UnknownName
 from apgcn.inference.predictions import Predictions
 from apgcn.inference.selection import describe_training
 from apgcn.io.pandas import from_pandas
@@ -489,3 +489,21 @@ def test_cells_of_every_type_of_column():
     np.testing.assert_array_equal(table.as_numbers(3), [1, np.nan, 3])
     assert table.as_text(4) == ["a", "", "b"]
     assert table.as_text(5) == ["2020-01-01 00:00:00", "", "2021-05-06 00:00:00"]
+
+
+@pytest.mark.parametrize("change", [{"advice": -1}, {"leaderboard": [{"title": "x"}]}, {"test": {}}])
+def test_a_folder_whose_comparison_is_malformed_is_refused_when_it_is_loaded(model, tmp_path, change):
+    """With valid checksums; the attributes raised errors of Python when they were read."""
+    broken = replace(model.bundle, model=replace(model.model, metrics={**model.model.metrics, **change}))
+    apgcn.NodeClassifier(broken).save(tmp_path / "m")
+    with pytest.raises(BrokenFile, match=r"can(not be loaded| load)"):
+        apgcn.load_model(tmp_path / "m")
+
+
+def test_a_model_without_mistakes_is_loaded(model, tmp_path):
+    """The upper bound of its interval rounds to less than 1."""
+    (row, *others) = model.model.metrics["leaderboard"]
+    rows = [{**row, "accuracy": 1.0, "interval": [0.5, 1 - 1e-16]}, *others]
+    perfect = replace(model.bundle, model=replace(model.model, metrics={**model.model.metrics, "leaderboard": rows}))
+    apgcn.NodeClassifier(perfect).save(tmp_path / "m")
+    assert apgcn.load_model(tmp_path / "m").leaderboard["accuracy"][0] == 1.0

@@ -32,6 +32,14 @@ def test_the_interval_is_wilsons(successes, count):
     assert wilson_interval(successes, count) == pytest.approx((expected.low, expected.high))
 
 
+def test_the_interval_contains_the_proportion_whatever_its_rounding():
+    """Also 0 and 1, at which the bounds are equal to it and rounded."""
+    for count in range(1, 500):
+        for successes in {0, 1, count // 2, count}:
+            low, high = wilson_interval(successes, count)
+            assert low <= successes / count <= high
+
+
 def test_a_difference_is_paired_over_the_nodes():
     first, second = row("a", [True] * 6 + [False] * 4), row("b", [True] * 3 + [False] * 7)
     mean, low, high = paired_difference(first, second)

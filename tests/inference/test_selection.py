@@ -9,7 +9,7 @@ from helpers.graphs import block_graph, two_communities
 from helpers.training import fit_with_leaderboard
 
 from apgcn import Graph
-from apgcn.errors import InvalidInput
+from apgcn.errors import InvalidInput, UnknownName
 from apgcn.inference.leaderboard import MAJORITY
 from apgcn.inference.selection import AUTO, CANDIDATES, NO_STEP, FitOptions, split_for_fit
 from apgcn.models.lp import LPConfig
@@ -219,6 +219,8 @@ def test_a_time_limit_is_shared_by_the_candidates():
 
 
 def test_options_are_checked():
+    with pytest.raises(UnknownName, match="unknown model 'atuo'; did you mean 'auto'"):
+        FitOptions(model="atuo")
     with pytest.raises(InvalidInput, match="correct_and_smooth needs a model with weights"):
         FitOptions(model="lp", correct_and_smooth=True)
     assert isinstance(FitOptions(model=AUTO, overrides={"teleport": 0.2}).configs("appnp")[0].teleport, float)

@@ -128,7 +128,7 @@ def wilson_interval(successes: int, count: int) -> tuple[float, float]:
     p, z2 = successes / count, Z**2
     center = (p + z2 / (2 * count)) / (1 + z2 / count)
     half = Z / (1 + z2 / count) * np.sqrt(p * (1 - p) / count + z2 / (4 * count**2))
-    return float(max(0.0, center - half)), float(min(1.0, center + half))
+    return float(max(0.0, min(p, center - half))), float(min(1.0, max(p, center + half)))  # p, in spite of rounding
 
 
 def paired_difference(first: LeaderboardRow, second: LeaderboardRow) -> tuple[float, float, float]:

@@ -35,7 +35,7 @@ from apgcn.inference.leaderboard import (
 from apgcn.inference.predictions import Predictions
 from apgcn.inference.splits import stratified_split
 from apgcn.inference.trained_model import TrainedModel
-from apgcn.models.registry import config_class
+from apgcn.models.registry import MODELS, config_class
 from apgcn.training.config import TrainingConfig, configs_from_values, hyperparameter_names
 from apgcn.training.runs import MAX_RUNS
 from apgcn.training.trainer import Progress
@@ -98,6 +98,8 @@ class FitOptions:
             raise InvalidInput(f"hyperparameters must be a mapping of names to values, got {self.overrides!r}.")
         if self.correct_and_smooth is not None:
             check_bool("correct_and_smooth", self.correct_and_smooth)
+        if self.model not in (AUTO, *MODELS):
+            raise UnknownName("model", self.model, (AUTO, *MODELS))
         names = map(registry_name, CANDIDATES) if self.model == AUTO else (self.model,)
         known = list(dict.fromkeys(name for model in names for name in _hyperparameters(model)))
         for name in self.overrides or {}:
