@@ -27,7 +27,8 @@ def dropout(x: Values, rate: float, rng: RandomStream | None) -> Values:
     if rng is None or rate == 0:
         return x
     if isinstance(x, SparseMatrix):
-        return SparseMatrix(x.structure, x.masked_values, rng.packed_dropout_mask(x.structure.nnz, rate=rate))  # type: ignore[return-value]
+        form = x.binary_form if x.mask is None else None
+        return SparseMatrix(x.structure, x.masked_values, rng.packed_dropout_mask(x.structure.nnz, rate=rate), form)  # type: ignore[return-value]
     shape = x.shape if x.ndim == 2 else x.shape[1:]  # (nodes, channels), shared or per run
     return x * rng.dropout_mask(*shape, rate=rate).to(x)  # type: ignore[return-value]
 
@@ -145,7 +146,9 @@ class MLP(nn.Module):
     def _select_kernels(self, x: Tensor | SparseMatrix, rng: RandomStream | None) -> ModuleType | None:
         """The kernels for these features, if there are any."""
         values = x.values if isinstance(x, SparseMatrix) else x
-        if values.requires_grad or (isinstance(x, SparseMatrix) and x.prefer_dense and rng is None):
+        if values.requires_grad:
+            return None
+        if isinstance(x, SparseMatrix) and x.prefer_dense and x.binary_form is None and rng is None:
             return None
         rows = max(x.structure.shape if isinstance(x, SparseMatrix) else x.shape[-2:])
         width = max(self.first.bias.shape[-1], self.second.bias.shape[-1])
@@ -168,7 +171,6 @@ class MLP(nn.Module):
 
     def _fused_hidden(self, x: SparseMatrix, rng: RandomStream | None, kernels: ModuleType) -> Tensor:
         """The hidden layer after dropout over sparse features, in a fused kernel."""
-        features, feature_mask, mask = self._draw_masks(x, rng)
-        weight, bias = self.first.weight, self.first.bias
-        values = torch.atleast_2d(features.values)
-        return SparseLinear.apply(weight, bias, x.structure, values, feature_mask, mask, kernels)
+        features = dropout(x, self.dropout, rng)
+        mask = self._draw_mask(rng, x.structure.shape[0], self.first.bias.shape[-1])
+        return SparseLinear.apply(self.first.weight, self.first.bias, features, mask, kernels)

@@ -181,6 +181,7 @@ def _normalized_matrices(
         keep_self_loops=True,
         mask=_edge_mask(adjacency.structure, rate, steps=steps, rng=rng),
         renormalize=True,
+        unit_weights=adjacency.unit_weights,
         halo=adjacency.halo,
     )
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from apgcn.data.graph import Graph
+from apgcn.ops.binary import BinaryForm
 from apgcn.ops.sparse import CSRStructure, SparseMatrix
 
 
@@ -35,16 +36,20 @@ class Adjacency:
         The weight of each edge, 1 for a self-loop.
     self_loops : Tensor of shape (nnz,)
         1 for a self-loop, 0 elsewhere.
+    unit_weights : bool
+        Whether all weights are known to be 1.
     halo : HaloExchange or None
         In distributed training: how the rows of halo nodes arrive from other processes, see `distributed`.
     """
 
+    unit_weights: bool = False
     halo: Any = None
 
     def __init__(self, adjacency: sparse.csr_matrix, *, device: torch.device | str, dtype: torch.dtype):
         matrix = adjacency_with_self_loops(adjacency)
         self.structure = CSRStructure(matrix, device=device)
         self.weights = torch.as_tensor(matrix.data, device=device, dtype=dtype)
+        self.unit_weights = bool((matrix.data == 1).all())
         self.self_loops = (self.structure.row == self.structure.col).to(dtype)
 
     @property
@@ -135,9 +140,10 @@ class DeviceGraph:
         """The features, every row divided by its l2 norm; a row of zeros stays zero."""
         if isinstance(self.features, Tensor):
             return functional.normalize(self.features, dim=-1)
-        structure, values = self.features.structure, self.features.values
+        structure, values, form = self.features.structure, self.features.values, self.features.binary_form
         norms = SparseMatrix(structure, values.square()).row_sums().sqrt().clamp(min=1e-12)
-        return SparseMatrix(structure, values / norms[structure.row])
+        form = form and form._replace(row_values=form.row_values / norms)
+        return SparseMatrix(structure, values / norms[structure.row], binary_form=form)
 
     @property
     def num_features(self) -> int:
@@ -151,4 +157,5 @@ def features_to_device(
     if isinstance(features, np.ndarray):
         return torch.as_tensor(features.copy(), device=device, dtype=dtype)
     values = torch.as_tensor(features.data.copy(), device=device, dtype=dtype)
-    return SparseMatrix(CSRStructure(features, device=device), values)
+    form = BinaryForm.from_matrix(features, device=device) if torch.device(device).type == "cuda" else None
+    return SparseMatrix(CSRStructure(features, device=device), values, binary_form=form)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import cache, cached_property
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from scipy import sparse
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from apgcn.ops.binary import BinaryForm
 from apgcn.ops.dense import dense_kernels, matmul
 from apgcn.ops.dispatch import MAX_WIDTH, select_kernels
 from apgcn.ops.rng import PackedMask
@@ -208,6 +210,8 @@ class SparseMatrix:
     values : Tensor of shape (nnz,) or (runs, nnz)
     mask : PackedMask of shape (runs, nnz), optional
         Dropout of the values that was drawn and is not yet applied.
+    binary_form : BinaryForm, optional
+        The matrix before dropout as bits, with which a GPU multiplies it.
 
     Examples
     --------
@@ -221,9 +225,14 @@ class SparseMatrix:
     structure: CSRStructure
     values: Tensor
     mask: PackedMask | None = None
+    binary_form: BinaryForm | None = None
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """Multiply by a dense tensor of shape (runs, columns, channels); the result is (runs, rows, channels)."""
+        if self.binary_form is not None:
+            kernels = select_kernels(self.values, dense, rows=max(self.structure.shape), width=dense.shape[-1])
+            if kernels and hasattr(kernels, "binary_matmul"):
+                return _BinaryMatmul.apply(dense, kernels.binary_matrix(self.binary_form, self.mask), kernels)
         if self.prefer_dense:
             return matmul(self.dense, dense)
         if self.values.requires_grad or dense.device.type == "cpu":  # unpack the mask once for both directions
@@ -258,6 +267,19 @@ class SparseMatrix:
         values = torch.atleast_2d(self.masked_values)
         ones = values.new_ones(len(values), self.structure.shape[1], 1)
         return spmm(self.structure, values, ones).view(*self.masked_values.shape[:-1], -1)
+
+
+class _BinaryMatmul(torch.autograd.Function):
+    """A product with a matrix of bits, which gets no gradient."""
+
+    @staticmethod
+    def forward(ctx, dense: Tensor, matrix: Any, kernels: ModuleType) -> Tensor:
+        ctx.matrix, ctx.kernels = matrix, kernels
+        return kernels.binary_matmul(matrix, dense)
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor):
+        return ctx.kernels.binary_matmul(ctx.matrix, grad_output, transposed=True), None, None
 
 
 class _SpMM(torch.autograd.Function):

@@ -46,6 +46,8 @@ class PropagationMatrices(NamedTuple):
     renormalize : bool
         Whether D_k holds the row sums of W_k; otherwise D_k = I.
     adjacency_weight, z0_weight : float
+    unit_weights : bool
+        Whether all weights are known to be 1.
     halo : HaloExchange or None
         In distributed training: how the rows of halo nodes arrive from other processes, see `distributed`.
     """
@@ -57,6 +59,7 @@ class PropagationMatrices(NamedTuple):
     renormalize: bool
     adjacency_weight: float = 1.0
     z0_weight: float = 0.0
+    unit_weights: bool = False
     halo: Any = None
 
     @property
@@ -266,35 +269,33 @@ class SparseLinear(torch.autograd.Function):
     ------
     weight : (runs, features, channels), W
     bias : (runs, 1, channels), b
-    values : (1 or runs, nnz), the stored values of X
-    feature_mask : PackedMask of shape (runs, nnz), dropout of the features; None drops nothing
+    x : SparseMatrix of shape (nodes, features), with its dropout
     mask : PackedMask of shape (runs, nodes, channels), dropout of the activations; None drops nothing
     """
 
     @staticmethod
-    def forward(
-        ctx,
-        weight: Tensor,
-        bias: Tensor,
-        structure: CSRStructure,
-        values: Tensor,
-        feature_mask: PackedMask | None,
-        mask: PackedMask | None,
-        kernels: ModuleType,
-    ) -> Tensor:
-        hidden = kernels.sparse_linear(structure, values, feature_mask, weight, bias, mask)
+    def forward(ctx, weight: Tensor, bias: Tensor, x: Any, mask: PackedMask | None, kernels: ModuleType) -> Tensor:
+        values = torch.atleast_2d(x.values)
+        ctx.binary = None if x.binary_form is None else kernels.binary_matrix(x.binary_form, x.mask)
+        if ctx.binary is not None:
+            hidden = kernels.binary_linear(ctx.binary, weight, bias, mask)
+        else:
+            hidden = kernels.sparse_linear(x.structure, values, x.mask, weight, bias, mask)
         ctx.save_for_backward(values, hidden)
-        ctx.structure, ctx.kernels, ctx.feature_mask = structure, kernels, feature_mask
+        ctx.structure, ctx.kernels, ctx.feature_mask = x.structure, kernels, x.mask
         ctx.mask_scale = 1.0 if mask is None else mask.scale
         return hidden
 
     @staticmethod
     def backward(ctx, grad_hidden: Tensor):
         values, hidden = ctx.saved_tensors
-        grad_weight, grad_bias = ctx.kernels.sparse_linear_backward(
-            ctx.structure, values, ctx.feature_mask, hidden, ctx.mask_scale, grad_hidden
-        )
-        return grad_weight, grad_bias, *[None] * 5
+        if ctx.binary is not None:
+            gradients = ctx.kernels.binary_linear_backward(ctx.binary, hidden, ctx.mask_scale, grad_hidden)
+        else:
+            gradients = ctx.kernels.sparse_linear_backward(
+                ctx.structure, values, ctx.feature_mask, hidden, ctx.mask_scale, grad_hidden
+            )
+        return *gradients, *[None] * 3
 
 
 class FusedMLP(torch.autograd.Function):

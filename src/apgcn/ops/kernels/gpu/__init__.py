@@ -3,11 +3,12 @@
 * `csr_blocks`: how programs divide the rows of a sparse matrix, and reading of packed masks; used by all others.
 * `dense`: dense products and sums, whose bits do not depend on the number of runs.
 * `rng`: random numbers.
-* `spmm`: sparse-dense products and the sparse linear layer.
+* `spmm`: sparse-dense products and the sparse linear layer; `binary`: the same for a matrix of bits.
 * `edge_dropout`: edge masks and degrees of all steps.
 * `propagation`: adaptive propagation; `halting`: its output from its states.
 """
 
+from apgcn.ops.kernels.gpu.binary import binary_linear, binary_linear_backward, binary_matmul, binary_matrix
 from apgcn.ops.kernels.gpu.dense import axis_sums, column_sums, matmul, row_dots, run_sums
 from apgcn.ops.kernels.gpu.halting import combine, combine_backward
 from apgcn.ops.kernels.gpu.propagation import propagate, propagate_backward
@@ -21,6 +22,10 @@ __all__ = [
     "PROPAGATES_TO_REQUESTED_NODES",
     "SUPPORTS_HALO",
     "axis_sums",
+    "binary_linear",
+    "binary_linear_backward",
+    "binary_matmul",
+    "binary_matrix",
     "column_sums",
     "combine",
     "combine_backward",

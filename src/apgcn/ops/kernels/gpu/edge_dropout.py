@@ -30,16 +30,26 @@ class EdgeMasks(NamedTuple):
     bits : int32 Tensor of shape (runs, numbers, nnz), or None if nothing is dropped
         Bit k of an entry's numbers tells whether step k keeps it.
     deg_inv_sqrt : Tensor of shape (1 or runs, 1 or steps, nodes)
+    column_shift : int
+        The bits of a number from here on are the entry's column, so that one load reads both; 0 if there is no room.
     """
 
     bits: Tensor | None
     deg_inv_sqrt: Tensor
+    column_shift: int
 
     def transpose(self, matrices: PropagationMatrices) -> EdgeMasks:
         """Return the same for the transposed matrix."""
         if self.bits is None:
             return self
-        return self._replace(bits=self.bits.index_select(2, matrices.structure.transpose_permutation))
+        structure = matrices.structure
+        runs, numbers, nnz = self.bits.shape
+        bits = torch.empty_like(self.bits)
+        _transpose_bits[triton.cdiv(nnz, BLOCK), runs * numbers](
+            self.bits, structure.transpose_permutation, structure.csr_transposed.indices, bits, nnz, self.column_shift,
+            BLOCK=BLOCK,
+        )  # fmt: skip
+        return self._replace(bits=bits)
 
     def step_bits(self, k: int) -> tuple[Tensor, int, int]:
         """Return the numbers that hold step k, their stride between runs, and the position of the bit."""
@@ -56,24 +66,30 @@ class EdgeMasks(NamedTuple):
         return 0 if len(self.deg_inv_sqrt) == 1 else self.deg_inv_sqrt.stride(0)
 
 
+def edge_column_shift(matrices: PropagationMatrices, steps: int) -> int:
+    """Return `EdgeMasks.column_shift`: the number of steps if a column fits beside their bits, else 0."""
+    return steps if steps + matrices.structure.shape[1].bit_length() <= STEPS_PER_NUMBER else 0
+
+
 def drop_edges(matrices: PropagationMatrices, steps: int) -> EdgeMasks:
     """Collect the mask bits and, where the matrices are renormalised, compute the degrees."""
     structure, weights = matrices.structure, matrices.weights
-    bits, runs, mask_steps = None, 1, 1
+    bits, runs, mask_steps, column_shift = None, 1, 1, 0
     if matrices.mask is not None:
         mask = MaskArguments.from_mask(matrices.mask, weights)
         runs, mask_steps = len(mask.bits), steps
         numbers = triton.cdiv(steps, STEPS_PER_NUMBER)
+        column_shift = edge_column_shift(matrices, steps)
         bits = torch.empty(runs, numbers, structure.nnz, dtype=torch.int32, device=weights.device)
         _collect_bits[triton.cdiv(structure.nnz, BLOCK), numbers, runs](
-            structure.row, structure.col, bits, structure.nnz, steps,
+            structure.row, structure.col, bits, structure.nnz, steps, column_shift,
             mask.bits, mask.stride, mask.drop_threshold, MASK_KIND=mask.kind, KEEP_SELF_LOOPS=matrices.keep_self_loops,
             BLOCK=BLOCK, STEPS_PER_NUMBER=STEPS_PER_NUMBER,
         )  # fmt: skip
     if not matrices.renormalize:
-        return EdgeMasks(bits, weights.new_ones(1, 1, structure.shape[0]))
+        return EdgeMasks(bits, weights.new_ones(1, 1, structure.shape[0]), column_shift)
     deg_inv_sqrt = weights.new_empty(runs, mask_steps, structure.shape[0])
-    edge_masks = EdgeMasks(bits, deg_inv_sqrt)
+    edge_masks = EdgeMasks(bits, deg_inv_sqrt, column_shift)
     csr = structure.csr
     for k in range(0, mask_steps, STEPS_PER_NUMBER):
         _degrees[csr.long_rows + triton.cdiv(structure.shape[0] - csr.long_rows, ROWS), runs](
@@ -85,9 +101,21 @@ def drop_edges(matrices: PropagationMatrices, steps: int) -> EdgeMasks:
     return edge_masks
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["column_shift"])
+def _transpose_bits(bits, permutation, columns, transposed, nnz, column_shift, BLOCK: tl.constexpr):
+    entry = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    valid = entry < nnz
+    offset = tl.program_id(1).to(tl.int64) * nnz
+    number = tl.load(bits + offset + tl.load(permutation + entry, mask=valid, other=0), mask=valid, other=0)
+    if column_shift > 0:
+        column = tl.load(columns + entry, mask=valid, other=0)
+        number = (number & ((1 << column_shift) - 1)) | (column << column_shift)
+    tl.store(transposed + offset + entry, number, mask=valid)
+
+
+@triton.jit(do_not_specialize=["column_shift"])
 def _collect_bits(
-    row, col, bits, nnz, steps, mask_bits, mask_stride, drop_threshold,
+    row, col, bits, nnz, steps, column_shift, mask_bits, mask_stride, drop_threshold,
     MASK_KIND: tl.constexpr, KEEP_SELF_LOOPS: tl.constexpr, BLOCK: tl.constexpr, STEPS_PER_NUMBER: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(2)
@@ -117,6 +145,9 @@ def _collect_bits(
     if KEEP_SELF_LOOPS:
         self_loop = tl.load(row + entry, mask=valid, other=0) == tl.load(col + entry, mask=valid, other=1)
         number = tl.where(self_loop, -1, number)
+    if column_shift > 0:
+        column = tl.load(col + entry, mask=valid, other=0).to(tl.int32)
+        number = (number & ((1 << column_shift) - 1)) | (column << column_shift)
     bits += (run.to(tl.int64) * tl.num_programs(1) + tl.program_id(1)) * nnz
     tl.store(bits + entry, number, mask=valid)
 

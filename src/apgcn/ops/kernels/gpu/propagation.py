@@ -19,7 +19,7 @@ from torch.nn import functional
 from apgcn.ops.dense import axis_sums
 from apgcn.ops.kernels.autograd import HaltingParameters, PropagationMatrices
 from apgcn.ops.kernels.gpu.csr_blocks import RowBlocks, load_rows
-from apgcn.ops.kernels.gpu.edge_dropout import EdgeMasks, drop_edges
+from apgcn.ops.kernels.gpu.edge_dropout import EdgeMasks, drop_edges, edge_column_shift
 
 # Programs in a launch, of all runs and of each run. More programs cost time in launches of runs that have ended.
 MAX_PROGRAMS, MIN_PROGRAMS_PER_RUN = 32768, 64
@@ -71,9 +71,11 @@ def propagate_backward(
     `saved` are the tensors that `propagate` returned; grad_z, of the shape of z, becomes the gradient of all.
     """
     deg_inv_sqrt, active, last_step, *bits = saved
-    edge_masks = EdgeMasks(bits[0] if bits else None, deg_inv_sqrt).transpose(matrices)
-    permutation = matrices.structure.transpose_permutation
-    matrices = matrices._replace(weights=matrices.weights.index_select(0, permutation))
+    column_shift = edge_column_shift(matrices, grad_z.shape[1] - 1) if bits else 0
+    edge_masks = EdgeMasks(bits[0] if bits else None, deg_inv_sqrt, column_shift).transpose(matrices)
+    if not matrices.unit_weights:
+        permutation = matrices.structure.transpose_permutation
+        matrices = matrices._replace(weights=matrices.weights.index_select(0, permutation))
     last = grad_z.shape[1] - 2
     scaled_grad = _scaled_buffers(grad_z[:, last + 1], edge_masks, last)
     freeze = last_step.shape[1] > 0
@@ -121,33 +123,48 @@ def _step(
     blocks = RowBlocks.from_csr(csr, width)
     _propagate[min(blocks.blocks, max(MIN_PROGRAMS_PER_RUN, MAX_PROGRAMS // runs)), runs](
         csr.indptr, csr.indices, csr.row_order, blocks.long_rows, blocks.blocks, matrices.weights,
-        bits, bits_stride, bit, edge_masks.step_deg_inv_sqrt(k), edge_masks.step_deg_inv_sqrt(next_k),
-        edge_masks.deg_stride, *scaled_z, z[:, 0], z[:, k if transposed else k + 1], states, active[:, k],
+        bits, bits_stride, bit, edge_masks.column_shift,
+        edge_masks.step_deg_inv_sqrt(k), edge_masks.step_deg_inv_sqrt(next_k), edge_masks.deg_stride,
+        *scaled_z, z[:, 0], z[:, k if transposed else k + 1], states, active[:, k],
         active.stride(0), *unit, last_step, k, budget, num_nodes, matrices.adjacency_weight * matrices.mask_scale,
         matrices.z0_weight, FREEZE=last_step.shape[1] > 0, TRANSPOSED=transposed,
-        HAS_MASK=edge_masks.bits is not None, WIDTH=width, num_warps=1, **blocks.sizes,
+        HAS_MASK=edge_masks.bits is not None, HAS_WEIGHTS=not matrices.unit_weights,
+        HAS_COLUMNS=edge_masks.column_shift > 0, WIDTH=width, num_warps=1, **blocks.sizes,
     )  # fmt: skip
     scaled_z.reverse()
 
 
 @triton.jit
-def _load_edges(entry, last, indices, weights, bits, bit, HAS_MASK: tl.constexpr):
+def _load_edges(
+    entry, last, indices, weights, bits, bit, column_shift,
+    HAS_MASK: tl.constexpr, HAS_WEIGHTS: tl.constexpr, HAS_COLUMNS: tl.constexpr,
+):  # fmt: skip
     """The sources of some edges, their weights, and whether they exist and are kept."""
     kept = entry < last
-    column = tl.load(indices + entry, mask=kept, other=0)
-    weight = tl.load(weights + entry, mask=kept, other=0.0)
-    if HAS_MASK:
-        kept = kept & (((tl.load(bits + entry, mask=kept, other=0) >> bit) & 1) != 0)
-    return column, weight, kept
+    weight = tl.full(entry.shape, 1.0, tl.float32)
+    if HAS_WEIGHTS:
+        weight = tl.load(weights + entry, mask=kept, other=0.0)
+    if HAS_COLUMNS:
+        number = tl.load(bits + entry, mask=kept, other=0)
+        column = number.to(tl.uint32, bitcast=True) >> column_shift
+        kept = kept & (((number >> bit) & 1) != 0)
+        return column.to(tl.int32, bitcast=True), weight, kept
+    else:
+        column = tl.load(indices + entry, mask=kept, other=0)
+        if HAS_MASK:
+            kept = kept & (((tl.load(bits + entry, mask=kept, other=0) >> bit) & 1) != 0)
+        return column, weight, kept
 
 
 # A stride is 0 for one run, and must not give it a variant of its own.
-@triton.jit(do_not_specialize=["long_rows", "blocks", "bits_stride", "bit", "deg_stride", "k"])
+@triton.jit(do_not_specialize=["long_rows", "blocks", "bits_stride", "bit", "column_shift", "deg_stride", "k"])
 def _propagate(
-    indptr, indices, row_order, long_rows, blocks, weights, bits, bits_stride, bit, deg_inv_sqrt, next_deg_inv_sqrt,
-    deg_stride, scaled_z, next_scaled_z, z0, state, states, active, active_stride, halting_weight, halting_bias, h,
+    indptr, indices, row_order, long_rows, blocks, weights, bits, bits_stride, bit, column_shift,
+    deg_inv_sqrt, next_deg_inv_sqrt, deg_stride, scaled_z, next_scaled_z, z0, state, states, active, active_stride,
+    halting_weight, halting_bias, h,
     halting_sum, last_step, k, budget, num_nodes, adjacency_weight, z0_weight,
-    FREEZE: tl.constexpr, TRANSPOSED: tl.constexpr, HAS_MASK: tl.constexpr, WIDTH: tl.constexpr,
+    FREEZE: tl.constexpr, TRANSPOSED: tl.constexpr, HAS_MASK: tl.constexpr,
+    HAS_WEIGHTS: tl.constexpr, HAS_COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(1)
@@ -175,16 +192,18 @@ def _propagate(
         if block < long_rows:
             num_active += _propagate_rows(
                 block + tl.arange(0, 1), long_rows, inactive, indptr, indices, row_order, weights, bits, bit,
-                deg_inv_sqrt, next_deg_inv_sqrt, scaled_z, next_scaled_z, z0, state, halting_weight, halting_bias, h,
+                column_shift, deg_inv_sqrt, next_deg_inv_sqrt, scaled_z, next_scaled_z, z0, state, halting_weight,
+                halting_bias, h,
                 halting_sum, last_step, k, budget, num_nodes, adjacency_weight, z0_weight, FREEZE, TRANSPOSED,
-                HAS_MASK, WIDTH, 1, ENTRIES if ROWS == 1 else 32, CHANNELS,
+                HAS_MASK, HAS_WEIGHTS, HAS_COLUMNS, WIDTH, 1, ENTRIES if ROWS == 1 else 32, CHANNELS,
             )  # fmt: skip
         elif ROWS > 1:
             num_active += _propagate_rows(
                 long_rows + (block - long_rows) * ROWS + tl.arange(0, ROWS), num_nodes, inactive, indptr, indices,
-                row_order, weights, bits, bit, deg_inv_sqrt, next_deg_inv_sqrt, scaled_z, next_scaled_z, z0, state,
-                halting_weight, halting_bias, h, halting_sum, last_step, k, budget, num_nodes, adjacency_weight,
-                z0_weight, FREEZE, TRANSPOSED, HAS_MASK, WIDTH, ROWS, ENTRIES, CHANNELS,
+                row_order, weights, bits, bit, column_shift, deg_inv_sqrt, next_deg_inv_sqrt, scaled_z, next_scaled_z,
+                z0, state, halting_weight, halting_bias, h, halting_sum, last_step, k, budget, num_nodes,
+                adjacency_weight,
+                z0_weight, FREEZE, TRANSPOSED, HAS_MASK, HAS_WEIGHTS, HAS_COLUMNS, WIDTH, ROWS, ENTRIES, CHANNELS,
             )  # fmt: skip
     if num_active > 0:
         tl.store(active + 1, 1)  # several programs may store it; they store the same value
@@ -192,10 +211,12 @@ def _propagate(
 
 @triton.jit
 def _propagate_rows(
-    position, end, inactive, indptr, indices, row_order, weights, bits, bit, deg_inv_sqrt, next_deg_inv_sqrt, scaled_z,
-    next_scaled_z, z0, state, halting_weight, halting_bias, h, halting_sum, last_step, k, budget, num_nodes,
+    position, end, inactive, indptr, indices, row_order, weights, bits, bit, column_shift, deg_inv_sqrt,
+    next_deg_inv_sqrt, scaled_z, next_scaled_z, z0, state, halting_weight, halting_bias, h, halting_sum, last_step, k,
+    budget, num_nodes,
     adjacency_weight, z0_weight,
-    FREEZE: tl.constexpr, TRANSPOSED: tl.constexpr, HAS_MASK: tl.constexpr, WIDTH: tl.constexpr,
+    FREEZE: tl.constexpr, TRANSPOSED: tl.constexpr, HAS_MASK: tl.constexpr,
+    HAS_WEIGHTS: tl.constexpr, HAS_COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """Take one step of the nodes at some positions of `row_order`; return how many of them have not halted."""
@@ -219,16 +240,17 @@ def _propagate_rows(
         total = tl.zeros((ROWS, ENTRIES, CHANNELS), tl.float32)
         entry = first[:, None] + tl.arange(0, ENTRIES)[None, :]
         next_column, next_weight, next_kept = _load_edges(
-            entry, last[:, None], indices, weights, bits, bit, HAS_MASK
+            entry, last[:, None], indices, weights, bits, bit, column_shift, HAS_MASK, HAS_WEIGHTS, HAS_COLUMNS
         )  # fmt: skip
         for _ in range(0, tl.max(last - first), ENTRIES):
             entry += ENTRIES
             column, weight, kept = next_column, next_weight, next_kept
             next_column, next_weight, next_kept = _load_edges(
-                entry, last[:, None], indices, weights, bits, bit, HAS_MASK
+                entry, last[:, None], indices, weights, bits, bit, column_shift, HAS_MASK, HAS_WEIGHTS, HAS_COLUMNS
             )  # fmt: skip
             source = column[:, :, None] * WIDTH + channel[None, None, :]
-            total += weight[:, :, None] * tl.load(scaled_z + source, mask=kept[:, :, None], other=0.0)
+            states = tl.load(scaled_z + source, mask=kept[:, :, None], other=0.0)
+            total += weight[:, :, None] * states if HAS_WEIGHTS else states
         new = scale[:, None] * tl.sum(total, axis=1)
         valid = (position < end)[:, None]
         offset = node[:, None] * WIDTH + channel[None, :]

@@ -83,11 +83,17 @@ def sparse_linear_backward(
     grad_hidden: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Return the gradients of W and b; `mask_scale` is the factor of the activations that dropout kept."""
+    gradient = relu_backward(hidden, mask_scale, grad_hidden)
+    return spmm(structure, values, feature_mask, gradient, transposed=True), column_sums(gradient)[:, None]
+
+
+def relu_backward(hidden: Tensor, mask_scale: float, grad_hidden: Tensor) -> Tensor:
+    """Return the gradient before ReLU and dropout, from the activations after them."""
     gradient = torch.empty_like(hidden)
     _relu_backward[(triton.cdiv(hidden.numel(), TILE),)](
         hidden, align(grad_hidden), gradient, hidden.numel(), mask_scale, TILE=TILE
     )
-    return spmm(structure, values, feature_mask, gradient, transposed=True), column_sums(gradient)[:, None]
+    return gradient
 
 
 @triton.jit(do_not_specialize=["count"])
