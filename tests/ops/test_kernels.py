@@ -372,6 +372,30 @@ def test_long_rows_and_more_steps_than_mask_bits_match_reference(kernels, device
         )
 
 
+@pytest.mark.parametrize("freeze", [False, True])
+@pytest.mark.parametrize("operator", ["half dropped", "some dropped", "teleport"])
+def test_graphs_without_weights_match_reference(kernels, device, operator, freeze):
+    """With a row that is long in the matrix and one in its transpose."""
+    matrix = random_graph(2, nodes=75)
+    matrix.data[:] = 1
+    adjacency = Adjacency(matrix, device=device, dtype=torch.float32)
+    assert adjacency.unit_weights
+    assert adjacency.structure.csr.long_rows > 0
+    assert adjacency.structure.csr_transposed.long_rows > 0
+    check_adaptive_propagation(
+        adjacency, OPERATORS[operator], 3, 2, update_dropout=0.0, training=True, bias=-2, freeze=freeze
+    )
+
+
+def test_a_graph_with_one_other_weight_is_weighted():
+    matrix = random_graph(0)
+    assert not Adjacency(matrix, device="cpu", dtype=torch.float32).unit_weights
+    matrix.data[:] = 1
+    assert Adjacency(matrix, device="cpu", dtype=torch.float32).unit_weights
+    matrix.data[3] = 1 + 1e-6
+    assert not Adjacency(matrix, device="cpu", dtype=torch.float32).unit_weights
+
+
 @pytest.mark.parametrize("error", [RuntimeError("Failed to find C compiler"), ImportError("no such library")])
 def test_kernels_that_do_not_work_cause_one_warning_and_the_reference_is_used(error, monkeypatch):
     def broken(module):

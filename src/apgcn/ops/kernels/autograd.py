@@ -124,7 +124,7 @@ class FusedAdaptivePropagation(torch.autograd.Function):
         halting_weight = weight.squeeze(-1).contiguous()
         z, h, saved = kernels.propagate(matrices, z0, halting_weight, bias.flatten(), nodes, halting)
         selected = nodes
-        if nodes is not None and kernels.PROPAGATES_TO_REQUESTED_NODES and matrices.halo is None:
+        if nodes is not None and matrices.halo is None:
             selected = None  # z and h are those of the requested nodes alone
             if update_mask is not None:
                 update_mask = update_mask.gather(2, nodes[:, None].expand(-1, halting.max_steps, -1))
@@ -180,7 +180,7 @@ class FusedFixedPropagation(torch.autograd.Function):
         runs, _, channels = z0.shape
         never = HaltingParameters(steps, epsilon=-math.inf)
         z, h, saved = kernels.propagate(matrices, z0, z0.new_zeros(runs, channels), z0.new_zeros(runs), nodes, never)
-        in_kernel = kernels.PROPAGATES_TO_REQUESTED_NODES and matrices.halo is None
+        in_kernel = matrices.halo is None
         ctx.selected = None if in_kernel else nodes
         if in_kernel and state_weights is not None and nodes is not None:
             state_weights = state_weights.gather(2, nodes[:, None].expand(-1, steps + 1, -1))
@@ -228,7 +228,7 @@ class FusedPropagationStates(torch.autograd.Function):
         runs, _, channels = z0.shape
         never = HaltingParameters(steps, epsilon=-math.inf)
         z, _, saved = kernels.propagate(matrices, z0, z0.new_zeros(runs, channels), z0.new_zeros(runs), nodes, never)
-        in_kernel = kernels.PROPAGATES_TO_REQUESTED_NODES and matrices.halo is None
+        in_kernel = matrices.halo is None
         ctx.selected = None if in_kernel else nodes
         ctx.save_for_backward(*saved)
         ctx.matrices, ctx.kernels, ctx.shape = matrices, kernels, z.shape

@@ -21,11 +21,9 @@ from apgcn.ops.kernels.cpu.reductions import column_sums, run_sums
 from apgcn.ops.kernels.cpu.rng import random_bits, unpack_mask
 from apgcn.ops.kernels.cpu.spmm import spmm
 
-PROPAGATES_TO_REQUESTED_NODES = True  # where some nodes are requested, `propagate` returns those alone
 SUPPORTS_HALO = True  # adaptive propagation over rows that are distributed among processes
 
 __all__ = [
-    "PROPAGATES_TO_REQUESTED_NODES",
     "SUPPORTS_HALO",
     "adam",
     "column_sums",

@@ -15,11 +15,9 @@ from apgcn.ops.kernels.gpu.propagation import propagate, propagate_backward
 from apgcn.ops.kernels.gpu.rng import random_bits
 from apgcn.ops.kernels.gpu.spmm import sddmm, sparse_linear, sparse_linear_backward, spmm
 
-PROPAGATES_TO_REQUESTED_NODES = False  # `propagate` always returns all nodes
 SUPPORTS_HALO = False  # adaptive propagation over rows that are distributed among processes
 
 __all__ = [
-    "PROPAGATES_TO_REQUESTED_NODES",
     "SUPPORTS_HALO",
     "axis_sums",
     "binary_linear",

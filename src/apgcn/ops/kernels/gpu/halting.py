@@ -24,34 +24,26 @@ def combine(
     budget: float,
     results: tuple[Tensor, Tensor, Tensor],
 ) -> None:
-    """Fill `results` with output, steps K and remainder R of the requested nodes; as `kernels.cpu.halting.combine`."""
+    """Fill `results` with output, steps K and remainder R, as `kernels.cpu.halting.combine`.
+
+    z and h are those of the requested nodes alone, so `nodes` is None.
+    """
+    assert nodes is None
     runs, _, num_nodes, width = z.shape
-    requested, channels = results[0].shape[1:]
-    _combine[triton.cdiv(requested, max(1, BLOCK // width)), runs](
-        z, h, h if update_mask is None else align(update_mask), align(results[1] if nodes is None else nodes), budget,
-        *results, num_nodes, requested, channels, h.shape[1],
-        HAS_MASK=update_mask is not None, HAS_NODES=nodes is not None, NODES=max(1, BLOCK // width), CHANNELS=width,
+    _combine[triton.cdiv(num_nodes, max(1, BLOCK // width)), runs](
+        z, h, h if update_mask is None else align(update_mask), budget, *results, num_nodes, results[0].shape[2],
+        h.shape[1], HAS_MASK=update_mask is not None, NODES=max(1, BLOCK // width), CHANNELS=width,
     )  # fmt: skip
 
 
 @triton.jit
-def _requested_nodes(nodes, position, valid, requested, HAS_NODES: tl.constexpr):
-    """The nodes at some positions among the requested nodes of the program's run."""
-    if HAS_NODES:
-        return tl.load(nodes + tl.program_id(1).to(tl.int64) * requested + position, mask=valid, other=0)
-    else:
-        return position
-
-
-@triton.jit
 def _combine(
-    z, h, update_mask, nodes, budget, output, steps, remainder, num_nodes, requested, channels, max_steps,
-    HAS_MASK: tl.constexpr, HAS_NODES: tl.constexpr, NODES: tl.constexpr, CHANNELS: tl.constexpr,
+    z, h, update_mask, budget, output, steps, remainder, num_nodes, channels, max_steps,
+    HAS_MASK: tl.constexpr, NODES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(1).to(tl.int64)
-    position = tl.program_id(0) * NODES + tl.arange(0, NODES)
-    valid_node = position < requested
-    node = _requested_nodes(nodes, position, valid_node, requested, HAS_NODES)
+    node = tl.program_id(0) * NODES + tl.arange(0, NODES)
+    valid_node = node < num_nodes
     h += run * max_steps * num_nodes
     update_mask += run * max_steps * num_nodes
     z += run * (max_steps + 1) * num_nodes * CHANNELS
@@ -63,7 +55,7 @@ def _combine(
     channel = tl.arange(0, CHANNELS)
     valid = valid_node[:, None] & (channel < channels)[None, :]
     z_offset = node[:, None] * CHANNELS + channel[None, :]
-    output_offset = position[:, None] * channels + channel[None, :]
+    output_offset = node[:, None] * channels + channel[None, :]
     state = z
     old = tl.load(state + z_offset, mask=valid_node[:, None], other=0.0)
     total = tl.zeros((NODES, CHANNELS), tl.float32)
@@ -81,9 +73,9 @@ def _combine(
         new_weight = p * scale
         total += new_weight[:, None] * new + (scale - new_weight)[:, None] * old
         old = new
-    tl.store(output + run * requested * channels + output_offset, total, mask=valid)
-    tl.store(steps + run * requested + position, last.to(tl.int64), mask=valid_node)
-    tl.store(remainder + run * requested + position, node_remainder, mask=valid_node)
+    tl.store(output + run * num_nodes * channels + output_offset, total, mask=valid)
+    tl.store(steps + run * num_nodes + node, last.to(tl.int64), mask=valid_node)
+    tl.store(remainder + run * num_nodes + node, node_remainder, mask=valid_node)
 
 
 def combine_backward(
@@ -96,29 +88,25 @@ def combine_backward(
     gradients: tuple[Tensor, Tensor],
 ) -> tuple[Tensor, Tensor]:
     """Return the gradients of z and of the halting unit's logits; see `kernels.cpu.halting.combine_backward`."""
+    assert nodes is None
     runs, _, num_nodes, width = z.shape
-    requested, channels = steps.shape[1], halting_weight.shape[-1]
-    new = torch.empty_like if nodes is None else torch.zeros_like  # the gradients of other nodes are 0
-    grad_z, grad_logits = new(z), new(h)
-    _combine_backward[triton.cdiv(requested, max(1, BLOCK // width)), runs](
-        z, h, h if update_mask is None else align(update_mask), halting_weight,
-        align(steps if nodes is None else nodes), steps, *(align(gradient) for gradient in gradients), grad_z,
-        grad_logits, num_nodes, requested, channels, h.shape[1],
-        HAS_MASK=update_mask is not None, HAS_NODES=nodes is not None, NODES=max(1, BLOCK // width), CHANNELS=width,
+    grad_z, grad_logits = torch.empty_like(z), torch.empty_like(h)
+    _combine_backward[triton.cdiv(num_nodes, max(1, BLOCK // width)), runs](
+        z, h, h if update_mask is None else align(update_mask), halting_weight, steps,
+        *(align(gradient) for gradient in gradients), grad_z, grad_logits, num_nodes, halting_weight.shape[-1],
+        h.shape[1], HAS_MASK=update_mask is not None, NODES=max(1, BLOCK // width), CHANNELS=width,
     )  # fmt: skip
     return grad_z, grad_logits
 
 
 @triton.jit
 def _combine_backward(
-    z, h, update_mask, halting_weight, nodes, steps, grad_output, grad_remainder, grad_z, grad_logits, num_nodes,
-    requested, channels, max_steps,
-    HAS_MASK: tl.constexpr, HAS_NODES: tl.constexpr, NODES: tl.constexpr, CHANNELS: tl.constexpr,
+    z, h, update_mask, halting_weight, steps, grad_output, grad_remainder, grad_z, grad_logits, num_nodes, channels,
+    max_steps, HAS_MASK: tl.constexpr, NODES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(1).to(tl.int64)
-    position = tl.program_id(0) * NODES + tl.arange(0, NODES)
-    valid_node = position < requested
-    node = _requested_nodes(nodes, position, valid_node, requested, HAS_NODES)
+    node = tl.program_id(0) * NODES + tl.arange(0, NODES)
+    valid_node = node < num_nodes
     h += run * max_steps * num_nodes
     grad_logits += run * max_steps * num_nodes
     update_mask += run * max_steps * num_nodes
@@ -128,12 +116,12 @@ def _combine_backward(
     valid_channel = channel < channels
     valid = valid_node[:, None] & valid_channel[None, :]
     z_offset = node[:, None] * CHANNELS + channel[None, :]
-    output_offset = position[:, None] * channels + channel[None, :]
-    gradient = tl.load(grad_output + run * requested * channels + output_offset, mask=valid, other=0.0)
+    output_offset = node[:, None] * channels + channel[None, :]
+    gradient = tl.load(grad_output + run * num_nodes * channels + output_offset, mask=valid, other=0.0)
     weight = tl.load(halting_weight + run * channels + channel, mask=valid_channel, other=0.0)
-    last = tl.load(steps + run * requested + position, mask=valid_node, other=1).to(tl.int32)
+    last = tl.load(steps + run * num_nodes + node, mask=valid_node, other=1).to(tl.int32)
     # R falls as any h before step K grows
-    grad_h = -tl.load(grad_remainder + run * requested + position, mask=valid_node, other=0.0)
+    grad_h = -tl.load(grad_remainder + run * num_nodes + node, mask=valid_node, other=0.0)
     state = z
     old = tl.load(state + z_offset, mask=valid_node[:, None], other=0.0)
     for k in range(0, max_steps):  # the sum over p^1, ..., p^K, from which each step then removes its own part

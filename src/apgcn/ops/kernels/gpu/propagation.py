@@ -5,10 +5,13 @@ The equations are in `kernels.autograd.FusedAdaptivePropagation`. The reference 
 `test_adaptive_propagation_with_frozen_states_matches_reference` and their neighbours in `tests/ops/test_kernels.py`
 compare both directions.
 
-A step reads `scaled_z`, the states times `deg_inv_sqrt`, which the step before computed once per node.
+A step reads `scaled_z`, the states times `deg_inv_sqrt`, which the step before computed once per node. Where some nodes
+are requested, the states of those alone are stored.
 """
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -16,13 +19,12 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
-from apgcn.ops.dense import axis_sums
 from apgcn.ops.kernels.autograd import HaltingParameters, PropagationMatrices
 from apgcn.ops.kernels.gpu.csr_blocks import RowBlocks, load_rows
 from apgcn.ops.kernels.gpu.edge_dropout import EdgeMasks, drop_edges, edge_column_shift
 
 # Programs in a launch, of all runs and of each run. More programs cost time in launches of runs that have ended.
-MAX_PROGRAMS, MIN_PROGRAMS_PER_RUN = 32768, 64
+MAX_PROGRAMS, MAX_PROGRAMS_WITH_DROPOUT, MIN_PROGRAMS_PER_RUN = 32768, 65536, 64
 
 
 def propagate(
@@ -32,106 +34,145 @@ def propagate(
     halting_bias: Tensor,
     nodes: Tensor | None,
     halting: HaltingParameters,
-) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-    """Return z^0, ..., z^T, h^1, ..., h^T and the tensors that `propagate_backward` needs.
+) -> tuple[Tensor, Tensor, tuple[Tensor | None, ...]]:
+    """Return z^0, ..., z^T and h^1, ..., h^T of some nodes, and the tensors that `propagate_backward` needs.
 
-    Shapes as in `kernels.cpu.propagation.propagate`. The tensors for the backward pass are `deg_inv_sqrt`, `active`
-    (runs, T + 1), which tells whether any node of a run takes each step, `last_step` (runs, nodes), the steps that each
-    node takes with `freeze_halted`, otherwise empty, and the mask bits. The launches of a run without active nodes
-    return at once; its z and h stay 0. With `freeze_halted` all nodes count as needed, because only active nodes are
-    updated.
+    Shapes as in `kernels.cpu.propagation.propagate`. The launches of a run without active nodes return at once; its z
+    and h stay 0. With `freeze_halted` all nodes count as needed, because only active nodes are updated.
     """
     runs, num_nodes, channels = z0.shape
     max_steps, budget = halting.max_steps, halting.budget
     width = triton.next_power_of_2(channels)
-    z, h = z0.new_zeros(runs, max_steps + 1, num_nodes, width), z0.new_zeros(runs, max_steps, num_nodes)
-    z[:, 0, :, :channels] = z0
+    z0 = functional.pad(z0, (0, width - channels)).contiguous()
     halting_weight = functional.pad(halting_weight, (0, width - channels))
     halting_sum = z0.new_zeros(runs, num_nodes)
-    if nodes is not None and not halting.freeze_halted:
-        halting_sum.fill_(budget).scatter_(1, nodes, 0)  # other nodes need no step
+    stored_nodes = None if halting.freeze_halted else nodes  # the states of frozen nodes are read again
+    stored = num_nodes
+    if stored_nodes is not None:
+        halting_sum.fill_(budget).scatter_(1, stored_nodes, 0)  # other nodes need no step
+        stored = stored_nodes.shape[1]
+    z, h = z0.new_zeros(runs, max_steps + 1, stored, width), z0.new_zeros(runs, max_steps, stored)
+    z[:, 0] = z0 if stored_nodes is None else z0.gather(1, _index(stored_nodes, width))
     active = torch.zeros(runs, max_steps + 1, dtype=torch.int32, device=z0.device)
     active[:, 0] = 1
-    frozen_nodes = num_nodes if halting.freeze_halted else 0
-    last_step = torch.zeros(runs, frozen_nodes, dtype=torch.int32, device=z0.device)
-    edge_masks = drop_edges(matrices, max_steps)
-    scaled_z = _scaled_buffers(z[:, 0], edge_masks, 0)
+    last_step = torch.zeros(runs, num_nodes if halting.freeze_halted else 0, dtype=torch.int32, device=z0.device)
+    steps = _Steps(matrices, drop_edges(matrices, max_steps), _rows_of(stored_nodes, z0), active, last_step, budget)
+    scaled_z = steps.scaled_buffers(z0, 0)
     for k in range(max_steps):
-        unit = halting_weight, halting_bias, h[:, k], halting_sum
-        _step(matrices, edge_masks, z, scaled_z, active, last_step, k, transposed=False, unit=unit, budget=budget)
-    bits = () if edge_masks.bits is None else (edge_masks.bits,)
-    return z, h, (edge_masks.deg_inv_sqrt, active, last_step, *bits)
+        steps.take(k, z, z0, scaled_z, unit=(halting_weight, halting_bias, h[:, k], halting_sum), transposed=False)
+    if nodes is not None and stored_nodes is None:
+        z = z.gather(2, _index(nodes, width)[:, None].expand(-1, max_steps + 1, -1, -1))
+        h = h.gather(2, nodes[:, None].expand(-1, max_steps, -1))
+    return z, h, (steps.rows, active, last_step, nodes, steps.edge_masks.deg_inv_sqrt, steps.edge_masks.bits)
 
 
 def propagate_backward(
-    matrices: PropagationMatrices, saved: tuple[Tensor, ...], grad_z: Tensor, *, channels: int
+    matrices: PropagationMatrices, saved: tuple[Any, ...], grad_z: Tensor, *, channels: int
 ) -> Tensor:
     """Return the gradient of z^0, (runs, nodes, channels).
 
-    `saved` are the tensors that `propagate` returned; grad_z, of the shape of z, becomes the gradient of all.
+    `saved` are the tensors that `propagate` returned; grad_z has the shape of its z.
     """
-    deg_inv_sqrt, active, last_step, *bits = saved
-    column_shift = edge_column_shift(matrices, grad_z.shape[1] - 1) if bits else 0
-    edge_masks = EdgeMasks(bits[0] if bits else None, deg_inv_sqrt, column_shift).transpose(matrices)
+    rows, active, last_step, nodes, deg_inv_sqrt, bits = saved
+    num_nodes, last = matrices.structure.shape[0], grad_z.shape[1] - 2
+    column_shift = edge_column_shift(matrices, last + 1) if bits is not None else 0
+    edge_masks = EdgeMasks(bits, deg_inv_sqrt, column_shift).transpose(matrices)
     if not matrices.unit_weights:
         permutation = matrices.structure.transpose_permutation
         matrices = matrices._replace(weights=matrices.weights.index_select(0, permutation))
-    last = grad_z.shape[1] - 2
-    scaled_grad = _scaled_buffers(grad_z[:, last + 1], edge_masks, last)
     freeze = last_step.shape[1] > 0
-    if freeze:
-        scaled_grad[0] *= (last_step > last)[..., None]
+    if freeze and nodes is not None:
+        grad_z = _scatter(grad_z, nodes, num_nodes)
+    grad_last = _scatter(grad_z[:, -1:], nodes, num_nodes)[:, 0] if rows.shape[1] else grad_z[:, -1]
+    if freeze:  # a gradient flows only through a step that was taken
+        grad_last = grad_last * (last_step > last)[..., None]
+    steps = _Steps(matrices, edge_masks, rows, active, last_step)
+    scaled_grad = steps.scaled_buffers(grad_last, last)
+    grad_teleported = grad_last.clone() if matrices.z0_weight else grad_last  # the sum over all steps
     for k in range(last, -1, -1):
-        _step(matrices, edge_masks, grad_z, scaled_grad, active, last_step, k, transposed=True, unit=(grad_z,) * 4)
-    if matrices.z0_weight:
-        grad_steps = grad_z[:, 1:]
-        if freeze:  # a frozen node did not add z^0 again
-            took_step = last_step[:, None] > torch.arange(last + 1, device=last_step.device)[:, None]
-            grad_steps = grad_steps * took_step[..., None]
-        grad_z[:, 0].add_(axis_sums(grad_steps, 1), alpha=matrices.z0_weight)
-    return grad_z[:, 0, :, :channels]
+        steps.take(k, grad_z, grad_teleported, scaled_grad, unit=(grad_z,) * 4, transposed=True)
+    return scaled_grad[0][..., :channels]
 
 
-def _scaled_buffers(z: Tensor, edge_masks: EdgeMasks, k: int) -> list[Tensor]:
-    """Return the states times `deg_inv_sqrt` of step k, and an empty buffer for those of the next step."""
-    scaled_z = z * edge_masks.step_deg_inv_sqrt(k)[..., None]
-    return [scaled_z, torch.empty_like(scaled_z)]
+def _index(nodes: Tensor, width: int) -> Tensor:
+    """The index of rows of (runs, nodes, width) for `gather` and `scatter`."""
+    return nodes[..., None].expand(-1, -1, width)
 
 
-def _step(
-    matrices: PropagationMatrices,
-    edge_masks: EdgeMasks,
-    z: Tensor,
-    scaled_z: list[Tensor],
-    active: Tensor,
-    last_step: Tensor,
-    k: int,
-    *,
-    transposed: bool,
-    unit: tuple[Tensor, ...],
-    budget: float = 0.0,
-) -> None:
-    """Take step k: compute z[:, k + 1] from z[:, k], or, transposed, add to z[:, k] what flows back from z[:, k + 1].
+def _scatter(states: Tensor, nodes: Tensor, num_nodes: int) -> Tensor:
+    """The states (runs, steps, m, width) of some nodes among zeros for all others."""
+    runs, steps, _, width = states.shape
+    index = _index(nodes, width)[:, None].expand(-1, steps, -1, -1)
+    return states.new_zeros(runs, steps, num_nodes, width).scatter_(2, index, states)
 
-    `unit` are Q, q, h^(k+1) and the sums of the nodes' halting probabilities. With frozen states, `last_step` is
-    written forward and read backward. The two buffers of `scaled_z` change places.
+
+def _rows_of(nodes: Tensor | None, z0: Tensor) -> Tensor:
+    """The row of every node among some nodes, or -1, (runs, nodes); (runs, 0) where all nodes have their own row."""
+    runs, num_nodes, _ = z0.shape
+    if nodes is None:
+        return torch.empty(runs, 0, dtype=torch.int32, device=z0.device)
+    numbers = torch.arange(nodes.shape[1], dtype=torch.int32, device=z0.device).expand(runs, -1)
+    return torch.full((runs, num_nodes), -1, dtype=torch.int32, device=z0.device).scatter_(1, nodes, numbers)
+
+
+class _Steps(NamedTuple):
+    """What all steps of a pass have in common.
+
+    Attributes
+    ----------
+    matrices : PropagationMatrices
+    edge_masks : EdgeMasks
+        Of the matrices, or of their transposes in the backward pass.
+    rows : int32 Tensor of shape (runs, nodes), or (runs, 0) where the states of all nodes are stored
+        Which row of the states is a node's, or -1 if its states are not stored.
+    active : int32 Tensor of shape (runs, T + 1)
+        Whether any node of a run takes each step.
+    last_step : int32 Tensor of shape (runs, nodes), or (runs, 0)
+        The steps that each node takes, with `freeze_halted`; written forward and read backward.
+    budget : float
     """
-    runs, states, num_nodes, width = z.shape
-    csr = matrices.structure.csr_transposed if transposed else matrices.structure.csr
-    bits, bits_stride, bit = edge_masks.step_bits(k)
-    next_k = max(0, k - 1) if transposed else min(k + 1, states - 2)
-    blocks = RowBlocks.from_csr(csr, width)
-    _propagate[min(blocks.blocks, max(MIN_PROGRAMS_PER_RUN, MAX_PROGRAMS // runs)), runs](
-        csr.indptr, csr.indices, csr.row_order, blocks.long_rows, blocks.blocks, matrices.weights,
-        bits, bits_stride, bit, edge_masks.column_shift,
-        edge_masks.step_deg_inv_sqrt(k), edge_masks.step_deg_inv_sqrt(next_k), edge_masks.deg_stride,
-        *scaled_z, z[:, 0], z[:, k if transposed else k + 1], states, active[:, k],
-        active.stride(0), *unit, last_step, k, budget, num_nodes, matrices.adjacency_weight * matrices.mask_scale,
-        matrices.z0_weight, FREEZE=last_step.shape[1] > 0, TRANSPOSED=transposed,
-        HAS_MASK=edge_masks.bits is not None, HAS_WEIGHTS=not matrices.unit_weights,
-        HAS_COLUMNS=edge_masks.column_shift > 0, WIDTH=width, num_warps=1, **blocks.sizes,
-    )  # fmt: skip
-    scaled_z.reverse()
+
+    matrices: PropagationMatrices
+    edge_masks: EdgeMasks
+    rows: Tensor
+    active: Tensor
+    last_step: Tensor
+    budget: float = 0.0
+
+    def scaled_buffers(self, z: Tensor, k: int) -> list[Tensor]:
+        """Return the states times `deg_inv_sqrt` of step k, and an empty buffer for those of the next step."""
+        scaled_z = z * self.edge_masks.step_deg_inv_sqrt(k)[..., None]
+        return [scaled_z, torch.empty_like(scaled_z)]
+
+    def take(
+        self, k: int, z: Tensor, z0: Tensor, scaled_z: list[Tensor], *, unit: tuple[Tensor, ...], transposed: bool
+    ) -> None:
+        """Take step k from one of the buffers `scaled_z` to the other, which change places.
+
+        Forward, it stores z[:, k + 1]; `z0` are the initial states and `unit` are Q, q, h^(k+1) and the sums of the
+        nodes' halting probabilities. Transposed, z[:, k] are the gradients of z^k without what flows back from
+        z^(k+1), and `z0` is the sum of the gradients of z^k over all k that took a share of z^0. The last step, k = 0,
+        leaves the gradient of z^0 in the buffer, not scaled.
+        """
+        edge_masks, structure = self.edge_masks, self.matrices.structure
+        runs, states, stored, width = z.shape
+        csr = structure.csr_transposed if transposed else structure.csr
+        bits, bits_stride, bit = edge_masks.step_bits(k)
+        next_k = max(0, k - 1) if transposed else min(k + 1, states - 2)
+        blocks = RowBlocks.from_csr(csr, width)
+        programs = MAX_PROGRAMS if edge_masks.bits is None else MAX_PROGRAMS_WITH_DROPOUT
+        _propagate[min(blocks.blocks, max(MIN_PROGRAMS_PER_RUN, programs // runs)), runs](
+            csr.indptr, csr.indices, csr.row_order, blocks.long_rows, blocks.blocks, self.matrices.weights,
+            bits, bits_stride, bit, edge_masks.column_shift,
+            edge_masks.step_deg_inv_sqrt(k), edge_masks.step_deg_inv_sqrt(next_k), edge_masks.deg_stride,
+            *scaled_z, z0, z[:, k if transposed else k + 1], states, stored, self.rows, self.active[:, k],
+            self.active.stride(0), *unit, self.last_step, k, self.budget, structure.shape[0],
+            self.matrices.adjacency_weight * self.matrices.mask_scale, self.matrices.z0_weight,
+            FREEZE=self.last_step.shape[1] > 0, TRANSPOSED=transposed, HAS_ROWS=self.rows.shape[1] > 0,
+            HAS_MASK=edge_masks.bits is not None, HAS_WEIGHTS=not self.matrices.unit_weights,
+            HAS_COLUMNS=edge_masks.column_shift > 0, WIDTH=width, num_warps=1, **blocks.sizes,
+        )  # fmt: skip
+        scaled_z.reverse()
 
 
 @triton.jit
@@ -160,10 +201,10 @@ def _load_edges(
 @triton.jit(do_not_specialize=["long_rows", "blocks", "bits_stride", "bit", "column_shift", "deg_stride", "k"])
 def _propagate(
     indptr, indices, row_order, long_rows, blocks, weights, bits, bits_stride, bit, column_shift,
-    deg_inv_sqrt, next_deg_inv_sqrt, deg_stride, scaled_z, next_scaled_z, z0, state, states, active, active_stride,
-    halting_weight, halting_bias, h,
-    halting_sum, last_step, k, budget, num_nodes, adjacency_weight, z0_weight,
-    FREEZE: tl.constexpr, TRANSPOSED: tl.constexpr, HAS_MASK: tl.constexpr,
+    deg_inv_sqrt, next_deg_inv_sqrt, deg_stride, scaled_z, next_scaled_z, z0, state, states, stored, rows, active,
+    active_stride, halting_weight, halting_bias, h, halting_sum, last_step, k, budget, num_nodes, adjacency_weight,
+    z0_weight,
+    FREEZE: tl.constexpr, TRANSPOSED: tl.constexpr, HAS_ROWS: tl.constexpr, HAS_MASK: tl.constexpr,
     HAS_WEIGHTS: tl.constexpr, HAS_COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
@@ -175,8 +216,10 @@ def _propagate(
         if next_active == 0:
             return
     run = run.to(tl.int64)
-    z0 += run * states * num_nodes * WIDTH
-    state += run * states * num_nodes * WIDTH
+    z0 += run * num_nodes * WIDTH
+    state += run * states * stored * WIDTH
+    if HAS_ROWS:
+        rows += run * num_nodes
     scaled_z += run * num_nodes * WIDTH
     next_scaled_z += run * num_nodes * WIDTH
     deg_inv_sqrt += run * deg_stride
@@ -184,7 +227,7 @@ def _propagate(
     bits += run * bits_stride
     halting_weight += run * WIDTH
     halting_bias += run
-    h += run * (states - 1) * num_nodes
+    h += run * (states - 1) * stored
     halting_sum += run * num_nodes
     last_step += run * num_nodes
     num_active = 0
@@ -192,18 +235,19 @@ def _propagate(
         if block < long_rows:
             num_active += _propagate_rows(
                 block + tl.arange(0, 1), long_rows, inactive, indptr, indices, row_order, weights, bits, bit,
-                column_shift, deg_inv_sqrt, next_deg_inv_sqrt, scaled_z, next_scaled_z, z0, state, halting_weight,
-                halting_bias, h,
-                halting_sum, last_step, k, budget, num_nodes, adjacency_weight, z0_weight, FREEZE, TRANSPOSED,
-                HAS_MASK, HAS_WEIGHTS, HAS_COLUMNS, WIDTH, 1, ENTRIES if ROWS == 1 else 32, CHANNELS,
+                column_shift, deg_inv_sqrt, next_deg_inv_sqrt, scaled_z, next_scaled_z, z0, state, rows, halting_weight,
+                halting_bias, h, halting_sum, last_step, k, budget, num_nodes, adjacency_weight, z0_weight, FREEZE,
+                TRANSPOSED,
+                HAS_ROWS, HAS_MASK, HAS_WEIGHTS, HAS_COLUMNS, WIDTH, 1, ENTRIES if ROWS == 1 else 32, CHANNELS,
             )  # fmt: skip
         elif ROWS > 1:
             num_active += _propagate_rows(
                 long_rows + (block - long_rows) * ROWS + tl.arange(0, ROWS), num_nodes, inactive, indptr, indices,
                 row_order, weights, bits, bit, column_shift, deg_inv_sqrt, next_deg_inv_sqrt, scaled_z, next_scaled_z,
-                z0, state, halting_weight, halting_bias, h, halting_sum, last_step, k, budget, num_nodes,
+                z0, state, rows, halting_weight, halting_bias, h, halting_sum, last_step, k, budget, num_nodes,
                 adjacency_weight,
-                z0_weight, FREEZE, TRANSPOSED, HAS_MASK, HAS_WEIGHTS, HAS_COLUMNS, WIDTH, ROWS, ENTRIES, CHANNELS,
+                z0_weight, FREEZE, TRANSPOSED, HAS_ROWS, HAS_MASK, HAS_WEIGHTS, HAS_COLUMNS, WIDTH, ROWS, ENTRIES,
+                CHANNELS,
             )  # fmt: skip
     if num_active > 0:
         tl.store(active + 1, 1)  # several programs may store it; they store the same value
@@ -212,10 +256,11 @@ def _propagate(
 @triton.jit
 def _propagate_rows(
     position, end, inactive, indptr, indices, row_order, weights, bits, bit, column_shift, deg_inv_sqrt,
-    next_deg_inv_sqrt, scaled_z, next_scaled_z, z0, state, halting_weight, halting_bias, h, halting_sum, last_step, k,
+    next_deg_inv_sqrt, scaled_z, next_scaled_z, z0, state, rows, halting_weight, halting_bias, h, halting_sum,
+    last_step, k,
     budget, num_nodes,
     adjacency_weight, z0_weight,
-    FREEZE: tl.constexpr, TRANSPOSED: tl.constexpr, HAS_MASK: tl.constexpr,
+    FREEZE: tl.constexpr, TRANSPOSED: tl.constexpr, HAS_ROWS: tl.constexpr, HAS_MASK: tl.constexpr,
     HAS_WEIGHTS: tl.constexpr, HAS_COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
@@ -225,15 +270,21 @@ def _propagate_rows(
     next_scale = tl.load(next_deg_inv_sqrt + node, mask=position < end, other=0.0)
     if inactive:  # no gradient flows back in this step, but the next one needs the scaled gradients
         last = first
-    frozen = position < 0  # none
+    row, is_stored = node, position < end
+    if HAS_ROWS:
+        row = tl.load(rows + node, mask=position < end, other=-1)
+        is_stored = row >= 0
+    frozen, took_step = position < 0, position < end  # none, all
     if FREEZE:
         if TRANSPOSED:
             steps = tl.load(last_step + node, mask=position < end, other=0)
-            frozen = steps <= k
-            next_scale = tl.where(steps >= k, next_scale, 0.0)  # a gradient flows only through a step that was taken
+            frozen, took_step = steps <= k, steps >= k
+            next_scale = tl.where(took_step, next_scale, 0.0)  # a gradient flows only through a step that was taken
         else:
             frozen = tl.load(halting_sum + node, mask=position < end, other=budget) >= budget
             last = tl.where(frozen, first, last)
+    if TRANSPOSED:
+        next_scale = tl.where(k == 0, 1.0, next_scale)  # the gradient of z^0 is the result
     logit = tl.zeros((ROWS,), tl.float32)
     for start in range(0, WIDTH, CHANNELS):
         channel = start + tl.arange(0, CHANNELS)
@@ -249,23 +300,31 @@ def _propagate_rows(
                 entry, last[:, None], indices, weights, bits, bit, column_shift, HAS_MASK, HAS_WEIGHTS, HAS_COLUMNS
             )  # fmt: skip
             source = column[:, :, None] * WIDTH + channel[None, None, :]
-            states = tl.load(scaled_z + source, mask=kept[:, :, None], other=0.0)
-            total += weight[:, :, None] * states if HAS_WEIGHTS else states
+            source_z = tl.load(scaled_z + source, mask=kept[:, :, None], other=0.0)
+            total += weight[:, :, None] * source_z if HAS_WEIGHTS else source_z
         new = scale[:, None] * tl.sum(total, axis=1)
         valid = (position < end)[:, None]
         offset = node[:, None] * WIDTH + channel[None, :]
+        stored_offset = row[:, None] * WIDTH + channel[None, :]
         if TRANSPOSED:
-            new += tl.load(state + offset, mask=valid, other=0.0)
+            new += tl.load(state + stored_offset, mask=is_stored[:, None], other=0.0)
             if FREEZE:
                 grad_after = state + num_nodes * WIDTH + offset
                 new += tl.load(grad_after, mask=valid & frozen[:, None], other=0.0)
+                tl.store(state + offset, new, mask=valid)
+            if z0_weight != 0.0:
+                teleported = tl.load(z0 + offset, mask=valid, other=0.0)
+                if k == 0:
+                    new += z0_weight * teleported
+                else:
+                    tl.store(z0 + offset, teleported + tl.where(took_step[:, None], new, 0.0), mask=valid)
         else:
             new += z0_weight * tl.load(z0 + offset, mask=valid, other=0.0)
             if FREEZE:
                 before = tl.load(state - num_nodes * WIDTH + offset, mask=valid, other=0.0)
                 new = tl.where(frozen[:, None], before, new)
             logit += tl.sum(new * tl.load(halting_weight + channel)[None, :], axis=1)
-        tl.store(state + offset, new, mask=valid)
+            tl.store(state + stored_offset, new, mask=is_stored[:, None])
         tl.store(next_scaled_z + offset, next_scale[:, None] * new, mask=valid)
     if TRANSPOSED:
         return 0
@@ -274,7 +333,7 @@ def _propagate_rows(
         if FREEZE:
             step_h = tl.where(frozen, 0.0, step_h)
             tl.store(last_step + node, k + 1, mask=(position < end) & (frozen == 0))
-        tl.store(h + node, step_h, mask=position < end)
+        tl.store(h + row, step_h, mask=is_stored)
         new_sum = tl.load(halting_sum + node, mask=position < end, other=budget) + step_h
         tl.store(halting_sum + node, new_sum, mask=position < end)
         return tl.sum((new_sum < budget).to(tl.int32))
