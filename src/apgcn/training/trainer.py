@@ -32,7 +32,7 @@ SYNC_INTERVAL = 10  # epochs between synchronisations with a GPU, during which t
 EXPECTED_PATIENCES_OF_SMALL_FEATURES, EXPECTED_PATIENCES = 11.0, 3.0
 SMALL_FEATURE = 0.5  # mean absolute value
 LATE_IMPROVEMENT = 1.25  # a run that still improves at some epoch is expected to take this multiple of it
-DROP_SECONDS = 0.5  # that a GPU computes finished runs before it drops them: about as long as new CUDA graphs take
+DROP_SECONDS = 0.1  # that a GPU computes finished runs before it drops them: about as long as new CUDA graphs take
 
 
 class Progress(NamedTuple):
@@ -362,7 +362,7 @@ class BatchedTrainer:
         self.best_epochs.copy_(torch.where(is_best, self.epoch_on_device, self.best_epochs))
         for name, weight in self.model.named_parameters():
             mask = is_best.view(-1, *[1] * (weight.ndim - 1))
-            self.best_weights[name].copy_(torch.where(mask, weight, self.best_weights[name]))
+            torch.where(mask, weight, self.best_weights[name], out=self.best_weights[name])
 
     @torch.no_grad()
     def drop_finished(self, finished: Tensor) -> None:
@@ -441,15 +441,14 @@ class BatchedTrainer:
         """The results of all runs from the outputs of their best weights, of shape (runs, nodes, ...)."""
         best_epochs, epochs = self.finished_epochs.tolist()
         histories = self.history.per_run_histories(epochs)
+        weights = {name: weight.cpu() for name, weight in self.finished_weights.items()}
         return [
             RunResult(
                 run=run,
                 logits=logits[index],
                 steps=steps[index],
                 remainder=remainder[index],
-                weights={
-                    name: weight[index : index + 1].cpu().clone() for name, weight in self.finished_weights.items()
-                },
+                weights={name: weight[index : index + 1].clone() for name, weight in weights.items()},
                 history=histories[index],
                 best_epoch=best_epochs[index],
                 labels=labels,

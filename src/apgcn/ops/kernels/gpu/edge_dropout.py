@@ -61,9 +61,10 @@ class EdgeMasks(NamedTuple):
         return self.deg_inv_sqrt[:, k % self.deg_inv_sqrt.shape[1]]
 
     @property
-    def deg_stride(self) -> int:
-        """Stride of `deg_inv_sqrt` between runs."""
-        return 0 if len(self.deg_inv_sqrt) == 1 else self.deg_inv_sqrt.stride(0)
+    def deg_strides(self) -> tuple[int, int]:
+        """Strides of `deg_inv_sqrt` between runs and between steps."""
+        runs, steps, nodes = self.deg_inv_sqrt.shape
+        return 0 if runs == 1 else steps * nodes, 0 if steps == 1 else nodes
 
 
 def edge_column_shift(matrices: PropagationMatrices, steps: int) -> int:

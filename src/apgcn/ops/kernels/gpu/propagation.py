@@ -45,25 +45,25 @@ def propagate(
     width = triton.next_power_of_2(channels)
     z0 = functional.pad(z0, (0, width - channels)).contiguous()
     halting_weight = functional.pad(halting_weight, (0, width - channels))
-    halting_sum = z0.new_zeros(runs, num_nodes)
-    stored_nodes = None if halting.freeze_halted else nodes  # the states of frozen nodes are read again
-    stored = num_nodes
-    if stored_nodes is not None:
-        halting_sum.fill_(budget).scatter_(1, stored_nodes, 0)  # other nodes need no step
-        stored = stored_nodes.shape[1]
+    nodes = torch.arange(num_nodes, device=z0.device).expand(runs, -1) if nodes is None else nodes
+    freeze = halting.freeze_halted
+    halting_sum = z0.new_full((runs, num_nodes), 0.0 if freeze else budget)
+    halting_sum.scatter_(1, nodes, 0)  # other nodes need no step
+    stored = num_nodes if freeze else nodes.shape[1]  # the states of frozen nodes are read again
     z, h = z0.new_zeros(runs, max_steps + 1, stored, width), z0.new_zeros(runs, max_steps, stored)
-    z[:, 0] = z0 if stored_nodes is None else z0.gather(1, _index(stored_nodes, width))
+    z[:, 0] = z0 if freeze else z0.gather(1, _index(nodes, width))
     active = torch.zeros(runs, max_steps + 1, dtype=torch.int32, device=z0.device)
     active[:, 0] = 1
-    last_step = torch.zeros(runs, num_nodes if halting.freeze_halted else 0, dtype=torch.int32, device=z0.device)
-    steps = _Steps(matrices, drop_edges(matrices, max_steps), _rows_of(stored_nodes, z0), active, last_step, budget)
+    last_step = torch.zeros(runs, num_nodes if freeze else 0, dtype=torch.int32, device=z0.device)
+    rows = _rows_of(nodes, num_nodes)
+    steps = _Steps(matrices, drop_edges(matrices, max_steps), rows, active, last_step, budget)
     scaled_z = steps.scaled_buffers(z0, 0)
     for k in range(max_steps):
-        steps.take(k, z, z0, scaled_z, unit=(halting_weight, halting_bias, h[:, k], halting_sum), transposed=False)
-    if nodes is not None and stored_nodes is None:
+        steps.take(k, z, z0, scaled_z, unit=(halting_weight, halting_bias, h, halting_sum), transposed=False)
+    if freeze:
         z = z.gather(2, _index(nodes, width)[:, None].expand(-1, max_steps + 1, -1, -1))
         h = h.gather(2, nodes[:, None].expand(-1, max_steps, -1))
-    return z, h, (steps.rows, active, last_step, nodes, steps.edge_masks.deg_inv_sqrt, steps.edge_masks.bits)
+    return z, h, (nodes, rows, active, last_step, steps.edge_masks.deg_inv_sqrt, steps.edge_masks.bits)
 
 
 def propagate_backward(
@@ -73,24 +73,22 @@ def propagate_backward(
 
     `saved` are the tensors that `propagate` returned; grad_z has the shape of its z.
     """
-    rows, active, last_step, nodes, deg_inv_sqrt, bits = saved
+    nodes, rows, active, last_step, deg_inv_sqrt, bits = saved
     num_nodes, last = matrices.structure.shape[0], grad_z.shape[1] - 2
     column_shift = edge_column_shift(matrices, last + 1) if bits is not None else 0
     edge_masks = EdgeMasks(bits, deg_inv_sqrt, column_shift).transpose(matrices)
     if not matrices.unit_weights:
         permutation = matrices.structure.transpose_permutation
         matrices = matrices._replace(weights=matrices.weights.index_select(0, permutation))
-    freeze = last_step.shape[1] > 0
-    if freeze and nodes is not None:
+    if last_step.shape[1]:
         grad_z = _scatter(grad_z, nodes, num_nodes)
-    grad_last = _scatter(grad_z[:, -1:], nodes, num_nodes)[:, 0] if rows.shape[1] else grad_z[:, -1]
-    if freeze:  # a gradient flows only through a step that was taken
-        grad_last = grad_last * (last_step > last)[..., None]
+        grad_last = grad_z[:, -1] * (last_step > last)[..., None]  # a gradient flows only through a step that was taken
+    else:
+        grad_last = _scatter(grad_z[:, -1:], nodes, num_nodes)[:, 0]
     steps = _Steps(matrices, edge_masks, rows, active, last_step)
     scaled_grad = steps.scaled_buffers(grad_last, last)
-    grad_teleported = grad_last.clone() if matrices.z0_weight else grad_last  # the sum over all steps
     for k in range(last, -1, -1):
-        steps.take(k, grad_z, grad_teleported, scaled_grad, unit=(grad_z,) * 4, transposed=True)
+        steps.take(k, grad_z, grad_last, scaled_grad, unit=(grad_z,) * 4, transposed=True)
     return scaled_grad[0][..., :channels]
 
 
@@ -106,13 +104,11 @@ def _scatter(states: Tensor, nodes: Tensor, num_nodes: int) -> Tensor:
     return states.new_zeros(runs, steps, num_nodes, width).scatter_(2, index, states)
 
 
-def _rows_of(nodes: Tensor | None, z0: Tensor) -> Tensor:
-    """The row of every node among some nodes, or -1, (runs, nodes); (runs, 0) where all nodes have their own row."""
-    runs, num_nodes, _ = z0.shape
-    if nodes is None:
-        return torch.empty(runs, 0, dtype=torch.int32, device=z0.device)
-    numbers = torch.arange(nodes.shape[1], dtype=torch.int32, device=z0.device).expand(runs, -1)
-    return torch.full((runs, num_nodes), -1, dtype=torch.int32, device=z0.device).scatter_(1, nodes, numbers)
+def _rows_of(nodes: Tensor, num_nodes: int) -> Tensor:
+    """The row of every node among some nodes, or -1, (runs, nodes)."""
+    runs, count = nodes.shape
+    numbers = torch.arange(count, dtype=torch.int32, device=nodes.device).expand(runs, -1)
+    return numbers.new_full((runs, num_nodes), -1).scatter_(1, nodes, numbers)
 
 
 class _Steps(NamedTuple):
@@ -123,8 +119,8 @@ class _Steps(NamedTuple):
     matrices : PropagationMatrices
     edge_masks : EdgeMasks
         Of the matrices, or of their transposes in the backward pass.
-    rows : int32 Tensor of shape (runs, nodes), or (runs, 0) where the states of all nodes are stored
-        Which row of the states is a node's, or -1 if its states are not stored.
+    rows : int32 Tensor of shape (runs, nodes)
+        Which row of the stored states is a node's, or -1 if they are not stored; with `freeze_halted` all are.
     active : int32 Tensor of shape (runs, T + 1)
         Whether any node of a run takes each step.
     last_step : int32 Tensor of shape (runs, nodes), or (runs, 0)
@@ -149,28 +145,26 @@ class _Steps(NamedTuple):
     ) -> None:
         """Take step k from one of the buffers `scaled_z` to the other, which change places.
 
-        Forward, it stores z[:, k + 1]; `z0` are the initial states and `unit` are Q, q, h^(k+1) and the sums of the
-        nodes' halting probabilities. Transposed, z[:, k] are the gradients of z^k without what flows back from
-        z^(k+1), and `z0` is the sum of the gradients of z^k over all k that took a share of z^0. The last step, k = 0,
-        leaves the gradient of z^0 in the buffer, not scaled.
+        Forward, it stores z[:, k + 1]; `z0` are the initial states and `unit` are Q, q, h and the sums of the nodes'
+        halting probabilities. Transposed, z[:, k] are the gradients of z^k without what flows back from z^(k+1), and
+        `z0` is the sum of the gradients of the states that took a share of z^0. The last step, k = 0, leaves the
+        gradient of z^0 in the buffer, not scaled.
         """
         edge_masks, structure = self.edge_masks, self.matrices.structure
         runs, states, stored, width = z.shape
         csr = structure.csr_transposed if transposed else structure.csr
         bits, bits_stride, bit = edge_masks.step_bits(k)
-        next_k = max(0, k - 1) if transposed else min(k + 1, states - 2)
         blocks = RowBlocks.from_csr(csr, width)
         programs = MAX_PROGRAMS if edge_masks.bits is None else MAX_PROGRAMS_WITH_DROPOUT
+        # Whole tensors and k, not their slices: those begin at other alignments, for which Triton compiles again.
         _propagate[min(blocks.blocks, max(MIN_PROGRAMS_PER_RUN, programs // runs)), runs](
             csr.indptr, csr.indices, csr.row_order, blocks.long_rows, blocks.blocks, self.matrices.weights,
-            bits, bits_stride, bit, edge_masks.column_shift,
-            edge_masks.step_deg_inv_sqrt(k), edge_masks.step_deg_inv_sqrt(next_k), edge_masks.deg_stride,
-            *scaled_z, z0, z[:, k if transposed else k + 1], states, stored, self.rows, self.active[:, k],
-            self.active.stride(0), *unit, self.last_step, k, self.budget, structure.shape[0],
-            self.matrices.adjacency_weight * self.matrices.mask_scale, self.matrices.z0_weight,
-            FREEZE=self.last_step.shape[1] > 0, TRANSPOSED=transposed, HAS_ROWS=self.rows.shape[1] > 0,
-            HAS_MASK=edge_masks.bits is not None, HAS_WEIGHTS=not self.matrices.unit_weights,
-            HAS_COLUMNS=edge_masks.column_shift > 0, WIDTH=width, num_warps=1, **blocks.sizes,
+            bits, bits_stride, bit, edge_masks.column_shift, edge_masks.deg_inv_sqrt, *edge_masks.deg_strides,
+            *scaled_z, z0, z, states, stored, self.rows, self.active, *unit, self.last_step, k, self.budget,
+            structure.shape[0], self.matrices.adjacency_weight * self.matrices.mask_scale, self.matrices.z0_weight,
+            FREEZE=self.last_step.shape[1] > 0, TRANSPOSED=transposed, HAS_MASK=edge_masks.bits is not None,
+            HAS_WEIGHTS=not self.matrices.unit_weights, HAS_COLUMNS=edge_masks.column_shift > 0, WIDTH=width,
+            num_warps=1, **blocks.sizes,
         )  # fmt: skip
         scaled_z.reverse()
 
@@ -198,18 +192,20 @@ def _load_edges(
 
 
 # A stride is 0 for one run, and must not give it a variant of its own.
-@triton.jit(do_not_specialize=["long_rows", "blocks", "bits_stride", "bit", "column_shift", "deg_stride", "k"])
+@triton.jit(
+    do_not_specialize=["long_rows", "blocks", "bits_stride", "bit", "column_shift", "deg_stride", "deg_step", "k"]
+)
 def _propagate(
     indptr, indices, row_order, long_rows, blocks, weights, bits, bits_stride, bit, column_shift,
-    deg_inv_sqrt, next_deg_inv_sqrt, deg_stride, scaled_z, next_scaled_z, z0, state, states, stored, rows, active,
-    active_stride, halting_weight, halting_bias, h, halting_sum, last_step, k, budget, num_nodes, adjacency_weight,
+    deg_inv_sqrt, deg_stride, deg_step, scaled_z, next_scaled_z, z0, z, states, stored, rows, active, halting_weight,
+    halting_bias, h, halting_sum, last_step, k, budget, num_nodes, adjacency_weight,
     z0_weight,
-    FREEZE: tl.constexpr, TRANSPOSED: tl.constexpr, HAS_ROWS: tl.constexpr, HAS_MASK: tl.constexpr,
+    FREEZE: tl.constexpr, TRANSPOSED: tl.constexpr, HAS_MASK: tl.constexpr,
     HAS_WEIGHTS: tl.constexpr, HAS_COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(1)
-    active += run * active_stride
+    active += run * states + k
     inactive = tl.load(active) == 0
     if inactive:
         next_active = tl.load(active - 1) if TRANSPOSED else 0  # whether a gradient flows back in the next step
@@ -217,17 +213,17 @@ def _propagate(
             return
     run = run.to(tl.int64)
     z0 += run * num_nodes * WIDTH
-    state += run * states * stored * WIDTH
-    if HAS_ROWS:
-        rows += run * num_nodes
+    state = z + (run * states + (k if TRANSPOSED else k + 1)) * stored * WIDTH
+    rows += run * num_nodes
     scaled_z += run * num_nodes * WIDTH
     next_scaled_z += run * num_nodes * WIDTH
     deg_inv_sqrt += run * deg_stride
-    next_deg_inv_sqrt += run * deg_stride
+    next_deg_inv_sqrt = deg_inv_sqrt + (max(0, k - 1) if TRANSPOSED else min(k + 1, states - 2)) * deg_step
+    deg_inv_sqrt += k * deg_step
     bits += run * bits_stride
     halting_weight += run * WIDTH
     halting_bias += run
-    h += run * (states - 1) * stored
+    h += (run * (states - 1) + k) * stored
     halting_sum += run * num_nodes
     last_step += run * num_nodes
     num_active = 0
@@ -238,7 +234,7 @@ def _propagate(
                 column_shift, deg_inv_sqrt, next_deg_inv_sqrt, scaled_z, next_scaled_z, z0, state, rows, halting_weight,
                 halting_bias, h, halting_sum, last_step, k, budget, num_nodes, adjacency_weight, z0_weight, FREEZE,
                 TRANSPOSED,
-                HAS_ROWS, HAS_MASK, HAS_WEIGHTS, HAS_COLUMNS, WIDTH, 1, ENTRIES if ROWS == 1 else 32, CHANNELS,
+                HAS_MASK, HAS_WEIGHTS, HAS_COLUMNS, WIDTH, 1, ENTRIES if ROWS == 1 else 32, CHANNELS,
             )  # fmt: skip
         elif ROWS > 1:
             num_active += _propagate_rows(
@@ -246,7 +242,7 @@ def _propagate(
                 row_order, weights, bits, bit, column_shift, deg_inv_sqrt, next_deg_inv_sqrt, scaled_z, next_scaled_z,
                 z0, state, rows, halting_weight, halting_bias, h, halting_sum, last_step, k, budget, num_nodes,
                 adjacency_weight,
-                z0_weight, FREEZE, TRANSPOSED, HAS_ROWS, HAS_MASK, HAS_WEIGHTS, HAS_COLUMNS, WIDTH, ROWS, ENTRIES,
+                z0_weight, FREEZE, TRANSPOSED, HAS_MASK, HAS_WEIGHTS, HAS_COLUMNS, WIDTH, ROWS, ENTRIES,
                 CHANNELS,
             )  # fmt: skip
     if num_active > 0:
@@ -260,7 +256,7 @@ def _propagate_rows(
     last_step, k,
     budget, num_nodes,
     adjacency_weight, z0_weight,
-    FREEZE: tl.constexpr, TRANSPOSED: tl.constexpr, HAS_ROWS: tl.constexpr, HAS_MASK: tl.constexpr,
+    FREEZE: tl.constexpr, TRANSPOSED: tl.constexpr, HAS_MASK: tl.constexpr,
     HAS_WEIGHTS: tl.constexpr, HAS_COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
@@ -271,7 +267,7 @@ def _propagate_rows(
     if inactive:  # no gradient flows back in this step, but the next one needs the scaled gradients
         last = first
     row, is_stored = node, position < end
-    if HAS_ROWS:
+    if not FREEZE:
         row = tl.load(rows + node, mask=position < end, other=-1)
         is_stored = row >= 0
     frozen, took_step = position < 0, position < end  # none, all
