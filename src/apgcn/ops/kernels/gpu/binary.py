@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from apgcn.ops.binary import WORD, BinaryForm
+from apgcn.ops.binary import BITS, BinaryForm
 from apgcn.ops.dense import column_sums
 from apgcn.ops.kernels.gpu.csr_blocks import MaskArguments, is_kept
 from apgcn.ops.kernels.gpu.dense import align
@@ -36,7 +36,7 @@ class BinaryMatrix(NamedTuple):
 
     Attributes
     ----------
-    bits : int32 Tensor of shape (1 or runs, rows, words)
+    bits : int32 Tensor of shape (1 or runs, rows, numbers)
         As in `BinaryForm`, without the entries that were dropped.
     form : BinaryForm
     scale : float
@@ -53,30 +53,30 @@ def binary_matrix(form: BinaryForm, mask: PackedMask | None) -> BinaryMatrix:
     if mask is None:
         return BinaryMatrix(form.bits, form, 1.0)
     arguments = MaskArguments.from_mask(mask, form.entries)
-    runs, (rows, words, _) = len(mask.bits), form.entries.shape
-    bits = form.bits.new_empty(runs, rows, words)
-    _drop_bits[triton.cdiv(rows * words, WORD), triton.cdiv(runs, RUNS)](
-        form.entries, bits, rows * words, runs, arguments.bits, arguments.stride, arguments.drop_threshold,
-        MASK_KIND=arguments.kind, WORD=WORD, RUNS=RUNS, num_warps=1,
+    runs, (rows, numbers, _) = len(mask.bits), form.entries.shape
+    bits = form.bits.new_empty(runs, rows, numbers)
+    _drop_bits[triton.cdiv(rows * numbers, BITS), triton.cdiv(runs, RUNS)](
+        form.entries, bits, rows * numbers, runs, arguments.bits, arguments.stride, arguments.drop_threshold,
+        MASK_KIND=arguments.kind, BITS=BITS, RUNS=RUNS, num_warps=1,
     )  # fmt: skip
     return BinaryMatrix(bits, form, mask.scale)
 
 
 @triton.jit(do_not_specialize=["runs"])
 def _drop_bits(
-    entries, bits, words, runs, mask_bits, mask_stride, drop_threshold,
-    MASK_KIND: tl.constexpr, WORD: tl.constexpr, RUNS: tl.constexpr,
+    entries, bits, numbers, runs, mask_bits, mask_stride, drop_threshold,
+    MASK_KIND: tl.constexpr, BITS: tl.constexpr, RUNS: tl.constexpr,
 ):  # fmt: skip
-    word = tl.program_id(0) * WORD + tl.arange(0, WORD)
-    bit = tl.arange(0, WORD)
-    entry = tl.load(entries + word[:, None] * WORD + bit[None, :], mask=(word < words)[:, None], other=-1)
+    position = tl.program_id(0) * BITS + tl.arange(0, BITS)
+    bit = tl.arange(0, BITS)
+    entry = tl.load(entries + position[:, None] * BITS + bit[None, :], mask=(position < numbers)[:, None], other=-1)
     exists = entry >= 0
     first = tl.program_id(1) * RUNS
     for i in range(0, min(RUNS, runs - first)):
         run = first + i
         kept = exists & is_kept(mask_bits, mask_stride, run, entry, exists, MASK_KIND, drop_threshold)
         number = tl.sum(kept.to(tl.int32) << bit[None, :], axis=1)
-        tl.store(bits + run.to(tl.int64) * words + word, number, mask=word < words)
+        tl.store(bits + run.to(tl.int64) * numbers + position, number, mask=position < numbers)
 
 
 def binary_matmul(
@@ -97,7 +97,7 @@ def binary_matmul(
     """
     form, (runs, terms, channels) = matrix.form, dense.shape
     pieces = _split(dense, form.row_values if transposed else None)
-    matrix_rows, words = matrix.bits.shape[1:]
+    matrix_rows, numbers = matrix.bits.shape[1:]
     rows = form.columns if transposed else matrix_rows
     chunks = triton.cdiv(terms, CHUNK_TERMS) if transposed else 1
     chunk_terms = triton.cdiv(triton.cdiv(terms, chunks), TILE) * TILE
@@ -107,11 +107,11 @@ def binary_matmul(
     # Triton's interpreter has no products of bfloat16 numbers.
     operand = tl.float32 if triton.knobs.runtime.interpret else tl.bfloat16
     _binary_matmul[triton.cdiv(rows, TILE) * chunks, runs, triton.cdiv(channels, tile_channels)](
-        matrix.bits, 0 if len(matrix.bits) == 1 else matrix_rows * words, words, pieces, form.row_values,
+        matrix.bits, 0 if len(matrix.bits) == 1 else matrix_rows * numbers, numbers, pieces, form.row_values,
         dense if bias is None else align(bias), output, rows, terms, channels, chunks, chunk_terms, matrix.scale,
         mask.bits, mask.stride, mask.drop_threshold, mask.scale,
         TRANSPOSED=transposed, HAS_BIAS=bias is not None, HIDDEN_MASK_KIND=mask.kind, CHANNELS=tile_channels,
-        TILE=TILE, WORD=WORD, PIECES=PIECES, OPERAND=operand, num_warps=4, num_stages=1,
+        TILE=TILE, BITS=BITS, PIECES=PIECES, OPERAND=operand, num_warps=4, num_stages=1,
     )  # fmt: skip
     return output[:, 0] if chunks == 1 else column_sums(output.flatten(2)).view(runs, rows, channels)
 
@@ -119,10 +119,10 @@ def binary_matmul(
 # The stride is 0 for one run, and must not give it a variant of its own.
 @triton.jit(do_not_specialize=["bits_stride"])
 def _binary_matmul(
-    bits, bits_stride, words, pieces, row_values, bias, output, rows, terms, channels, chunks, chunk_terms, scale,
+    bits, bits_stride, numbers, pieces, row_values, bias, output, rows, terms, channels, chunks, chunk_terms, scale,
     hidden_bits, hidden_stride, hidden_drop_threshold, hidden_scale,
     TRANSPOSED: tl.constexpr, HAS_BIAS: tl.constexpr, HIDDEN_MASK_KIND: tl.constexpr, CHANNELS: tl.constexpr,
-    TILE: tl.constexpr, WORD: tl.constexpr, PIECES: tl.constexpr, OPERAND: tl.constexpr,
+    TILE: tl.constexpr, BITS: tl.constexpr, PIECES: tl.constexpr, OPERAND: tl.constexpr,
 ):  # fmt: skip
     chunk = tl.program_id(0) % chunks
     row = (tl.program_id(0) // chunks) * TILE + tl.arange(0, TILE)
@@ -137,16 +137,16 @@ def _binary_matmul(
         k = start + tl.arange(0, TILE)
         valid = k < end
         if TRANSPOSED:
-            word, bit = k[None, :] * words + (row // WORD)[:, None], (row % WORD)[:, None]
+            position, bit = k[None, :] * numbers + (row // BITS)[:, None], (row % BITS)[:, None]
         else:
-            word, bit = row[:, None] * words + (k // WORD)[None, :], (k % WORD)[None, :]
-        number = tl.load(bits + word, mask=valid_row[:, None] & valid[None, :], other=0)
+            position, bit = row[:, None] * numbers + (k // BITS)[None, :], (k % BITS)[None, :]
+        number = tl.load(bits + position, mask=valid_row[:, None] & valid[None, :], other=0)
         tile = ((number >> bit) & 1).to(OPERAND)
         offset = k[:, None] * channels + channel[None, :]
         product = tl.zeros((TILE, CHANNELS), tl.float32)
         for piece in tl.static_range(PIECES - 1, -1, -1):  # the smallest first
-            position = pieces + piece * terms * channels + offset
-            dense_tile = tl.load(position, mask=valid[:, None] & valid_channel[None, :], other=0.0)
+            piece_tile = pieces + piece * terms * channels + offset
+            dense_tile = tl.load(piece_tile, mask=valid[:, None] & valid_channel[None, :], other=0.0)
             product = tl.dot(tile, dense_tile.to(OPERAND), product)
         total += product
     total *= scale
