@@ -58,7 +58,7 @@ def argument_type(value):
 def train(graph, name, **options):
     """One step, one evaluation and the outputs of a model."""
     split = Split(*np.split(np.arange(30), [9, 18, 24]), seed=0)
-    trainer = BatchedTrainer(graph, [Run(split)] * 2, MODELS[name](hidden_channels=8, **options), TrainingConfig())
+    trainer = BatchedTrainer(graph, [Run(split)] * 2, MODELS[name](**options), TrainingConfig())
     trainer.begin_epoch()
     trainer.step()
     trainer.evaluate_and_snapshot()

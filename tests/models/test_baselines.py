@@ -15,12 +15,15 @@ from apgcn.models.appnp import APPNPConfig
 from apgcn.models.arma import ARMAConfig
 from apgcn.models.btfp import BtFPConfig, add_confident_labels, diffuse_features, ridge_regression
 from apgcn.models.cheb import ChebConfig
+from apgcn.models.dagnn import DAGNNConfig
 from apgcn.models.gat import GATConfig
 from apgcn.models.gcn import GCNConfig
+from apgcn.models.gprgnn import GPRGNNConfig
 from apgcn.models.jk import JKConfig
 from apgcn.models.ngcn import NGCNConfig
 from apgcn.models.ppnp import PPNPConfig, pagerank_matrix
 from apgcn.models.registry import MODELS
+from apgcn.models.sgc import SGCConfig
 from apgcn.nn import halting
 from apgcn.ops.device_graph import DeviceGraph
 from apgcn.ops.rng import RandomStream
@@ -461,3 +464,70 @@ def test_features_that_overflow_are_rejected():
     huge = Graph(star + star.T, features=np.full((4, 2), 3e38), labels=np.array([0, 1, 0, 1]))
     with pytest.raises(InvalidInput, match="features must be small enough"):
         BtFPConfig().solve(DeviceGraph.from_graph(huge), torch.tensor([[0, 1]]))
+
+
+def normalized_adjacency(graph):
+    """D^-1/2 (A + I) D^-1/2 as a dense matrix, from the adjacency matrix with self-loops alone."""
+    structure = graph.adjacency.structure
+    matrix = torch.zeros(structure.shape)
+    matrix[structure.row, structure.col] = graph.adjacency.weights
+    scale = matrix.sum(1).rsqrt()
+    return scale[:, None] * matrix * scale
+
+
+def test_sgc_agrees_with_pytorch_geometric(graph, edges):
+    from torch_geometric.nn import SGConv
+
+    model = two_runs(SGCConfig(max_steps=3), graph)
+
+    def reference(run):
+        layer = SGConv(FEATURES, CLASSES, K=3)
+        set_parameters(layer, **{"lin.weight": model.w[run].T, "lin.bias": model.b[run]})
+        return layer(graph.features, edges)
+
+    compare(model, graph, reference)
+
+
+def test_dagnn_is_its_equation_node_by_node(graph):
+    """KDD 2020, equations 8 to 11: a score of every node and step, from that state, weighs the state in a sum."""
+    model = two_runs(DAGNNConfig(hidden_channels=8, max_steps=4), graph)
+    a, z0 = normalized_adjacency(graph), model.predict(graph.features)
+
+    def reference(run):
+        rows = []
+        for node in range(NODES):
+            total = torch.zeros(CLASSES)
+            for k in range(5):
+                z = (torch.linalg.matrix_power(a, k) @ z0[run])[node]
+                total += torch.sigmoid(z @ model.score.weight[run, :, 0] + model.score.bias[run, 0, 0]) * z
+            rows.append(total)
+        return torch.stack(rows)
+
+    compare(model, graph, reference)
+
+
+def test_gprgnn_is_a_polynomial_of_the_adjacency_matrix(graph):
+    model = two_runs(GPRGNNConfig(hidden_channels=8, max_steps=4), graph)
+    a, z0 = normalized_adjacency(graph), model.predict(graph.features)
+
+    def reference(run):
+        powers = [torch.linalg.matrix_power(a, k) for k in range(5)]
+        return sum(weight * power for weight, power in zip(model.gamma[run, :, 0], powers, strict=True)) @ z0[run]
+
+    compare(model, graph, reference)
+
+
+def test_gprgnn_begins_as_appnp(graph):
+    """With the weights of personalised PageRank, and the same weights of the MLP."""
+    seeds = [1, 2]
+    ours = GPRGNNConfig(hidden_channels=8, teleport=0.2).build(graph, RandomStream(seeds))
+    appnp = APPNPConfig(hidden_channels=8, teleport=0.2).build(graph, RandomStream(seeds))
+    torch.testing.assert_close(ours(graph).output, appnp(graph).output)
+    assert ours.gamma.sum(1).squeeze(1).tolist() == pytest.approx([1, 1])
+
+
+@pytest.mark.parametrize("config", [SGCConfig(), DAGNNConfig(), GPRGNNConfig()], ids=lambda config: config.name)
+def test_outputs_of_some_nodes_are_those_of_all(graph, config):
+    model = two_runs(config, graph)
+    nodes = torch.tensor([[3, 0, 19], [5, 6, 7]])
+    torch.testing.assert_close(model.forward_nodes(nodes, graph).output, model(graph).select(nodes).output)

@@ -21,7 +21,7 @@ MASKS = {
     ("apgcn", "edge_dropout"): [(10, EDGES)],
     ("apgcn", "z0_dropout"): [(NODES, CLASSES)],
     ("apgcn", "update_dropout"): [(10, NODES)],
-    **{(name, "z0_dropout"): [(NODES, CLASSES)] for name in ("vgcn", "gcn", "ppnp", "appnp")},
+    **{(name, "z0_dropout"): [(NODES, CLASSES)] for name in ("vgcn", "gcn", "ppnp", "appnp", "sgc")},
     ("ngcn", "z0_dropout"): [(20, NODES, CLASSES)],
     ("gat", "z0_dropout"): [(1, NODES, CLASSES)],
     ("arma", "z0_dropout"): [(2, NODES, CLASSES)],  # two stacks
@@ -43,6 +43,9 @@ MASKS = {
     ("arma", "skip_dropout"): INPUTS,
     ("cheb", "dropout"): INPUTS,
     ("mlp", "dropout"): INPUTS,
+    ("sgc", "dropout"): [(NODES, FEATURES)],
+    **{(name, "dropout"): INPUTS for name in ("dagnn", "gprgnn")},
+    **{(name, "z0_dropout"): [(NODES, CLASSES)] for name in ("dagnn", "gprgnn")},
     **{(f"ap-{step}", "dropout"): INPUTS for step in ("appnp", "arma")},
     **{(f"ap-{step}", "edge_dropout"): [(10, EDGES)] for step in ("appnp", "arma")},
     **{(f"ap-{step}", "z0_dropout"): [(NODES, CLASSES)] for step in ("appnp", "arma")},
@@ -57,6 +60,9 @@ L2_PARAMETERS = {
     "jk": {"w.0", "w.1", "w.2", "last.weight"},
     "arma": {"first.w_0", "first.v"},
     "cheb": {"first.w"},
+    "sgc": {"w"},
+    "dagnn": {"predict.first.weight", "predict.second.weight", "score.weight"},
+    "gprgnn": {"predict.first.weight", "predict.second.weight"},
 }
 
 
@@ -91,11 +97,17 @@ def graph() -> DeviceGraph:
     return DeviceGraph.from_graph(random_graph(NODES, edges=30))
 
 
+def small_config(name):
+    """A model with few hidden channels, if it has any."""
+    sizes = {"hidden_channels": HIDDEN} if "hidden_channels" in {field.name for field in fields(MODELS[name])} else {}
+    return MODELS[name](**sizes)
+
+
 def config_with_one_dropout(name, dropout):
     """The model with one dropout of 0.5 and no other."""
     config_class = MODELS[name]
     rates = {field.name: 0.0 for field in fields(config_class) if field.name.endswith("dropout")}
-    return replace(config_class(hidden_channels=HIDDEN), **{**rates, dropout: 0.5})
+    return replace(small_config(name), **{**rates, dropout: 0.5})
 
 
 def test_every_dropout_of_the_registry_is_tested():
@@ -117,13 +129,13 @@ def test_each_mask_is_drawn_and_changes_the_output(name, dropout, graph):
             assert (output - expected).abs().max() > 1e-5, (shape, part)
 
 
-@pytest.mark.parametrize("name", ["vgcn", "gcn", "gat", "cheb", "ppnp", "appnp"])
+@pytest.mark.parametrize("name", ["vgcn", "gcn", "gat", "cheb", "ppnp", "appnp", "sgc", "dagnn", "gprgnn"])
 def test_without_class_scores_the_last_propagation_leaves_the_bias(name, graph):
     """What `z0_dropout` drops is all that the last propagation receives."""
     model = config_with_one_dropout(name, "z0_dropout").build(graph, RandomStream([1, 2]))
     for parameter in model.parameters():
         parameter.data += 0.1
-    bias = {"vgcn": "b_2", "gcn": "b_2", "gat": "second.b", "cheb": "second.b"}.get(name)
+    bias = {"vgcn": "b_2", "gcn": "b_2", "gat": "second.b", "cheb": "second.b", "sgc": "b"}.get(name)
     expected = torch.zeros(2, 1, CLASSES) if bias is None else dict(model.named_parameters())[bias]
     output = model(graph, ScriptedStream(dropping=(0, slice(None)))).output
     torch.testing.assert_close(output, expected.expand(-1, NODES, -1))
@@ -131,7 +143,7 @@ def test_without_class_scores_the_last_propagation_leaves_the_bias(name, graph):
 
 @pytest.mark.parametrize("name", L2_PARAMETERS)
 def test_l2_is_on_the_weights_and_not_the_biases_of_the_first_layer_or_of_all(name, graph):
-    model = MODELS[name](hidden_channels=HIDDEN).build(graph, RandomStream([1, 2]))
+    model = small_config(name).build(graph, RandomStream([1, 2]))
     l2_parameters = set(model.l2_parameters())
     assert {key for key, parameter in model.named_parameters() if parameter in l2_parameters} == L2_PARAMETERS[name]
 

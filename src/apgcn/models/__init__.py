@@ -1,10 +1,10 @@
-"""Node classifiers: AP-GCN, its variants, and every baseline of the paper, batched over runs.
+"""Node classifiers: AP-GCN, its variants, every baseline of the paper, and newer ones, batched over runs.
 
 * `registry`: all models by name; `config_class("gat")()` has the hyperparameters of one, and builds it;
 * `presets`: hyperparameters with their sources, per model and graph;
 * `base`: `ModelConfig` and `BatchedModel`, what each model implements;
 * one file per model: `apgcn` (start there), `ap_variants`, `gcn`, `gat`, `jk`, `cheb`, `arma`, `ngcn`, `ppnp`, `appnp`,
-  `mlp`, which does not propagate, and `btfp` and `lp`, which have no weights.
+  `sgc`, `dagnn`, `gprgnn`, `mlp`, which does not propagate, and `btfp` and `lp`, which have no weights.
 
 docs/adding_a_model.md is the recipe for a new one. `apgcn.nn.APGCN` is the model for a training loop of yours.
 """

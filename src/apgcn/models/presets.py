@@ -218,6 +218,35 @@ ADAPTIVE_PAGERANK_PRESETS = (
 
 NO_SCRIPT_DROPOUT = {"z0_dropout": 0.0}  # in no paper of these models
 
+SGC = "Wu et al., ICML 2019, and the defaults of their program (github.com/Tiiiger/SGC)"
+SGC_PRESETS = (
+    PUBLISHED_PROTOCOL,
+    Preset("published", SGC, {"max_steps": 2, "dropout": 0.0, **NO_SCRIPT_DROPOUT, "learning_rate": 0.2, "l2": 5e-6}),
+)
+
+DAGNN = "Liu et al., KDD 2020, and their program (github.com/mengliu1998/DeeperGNN)"
+DAGNN_PRESETS = (
+    PUBLISHED_PROTOCOL,
+    Preset("published", DAGNN, {"hidden_channels": 64, "learning_rate": 0.01, **NO_SCRIPT_DROPOUT}),
+    Preset("published", f"{DAGNN}, for Cora", {"max_steps": 10, "dropout": 0.8, "l2": 0.005}),
+    Preset("published", DAGNN, {"dropout": 0.5, "l2": 0.02}, ("citeseer",)),
+    Preset("published", DAGNN, {"max_steps": 20}, ("pubmed",)),
+    Preset("published", DAGNN, {"max_steps": 5, "l2": 0.0}, ("ms_academic",)),
+    Preset("published", DAGNN, {"max_steps": 5, "dropout": 0.5, "l2": 5e-5}, ("amazon_computers",)),
+    Preset("published", DAGNN, {"max_steps": 5, "dropout": 0.5, "l2": 5e-4}, ("amazon_photo",)),
+)
+
+GPRGNN = "Chien et al., ICLR 2021, and their program (github.com/jianhao2016/GPRGNN)"
+GPRGNN_SIZE = {"hidden_channels": 64, "dropout": 0.5, "max_steps": 10, "z0_dropout": 0.5}
+GPRGNN_PRESETS = (
+    PUBLISHED_PROTOCOL,
+    Preset("published", GPRGNN, GPRGNN_SIZE),
+    Preset("published", f"{GPRGNN}, for Cora", {"learning_rate": 0.01, "teleport": 0.1, "l2": 5e-4}),
+    Preset("published", GPRGNN, {"learning_rate": 0.05, "teleport": 0.2}, ("pubmed",)),
+    Preset("published", GPRGNN, {"learning_rate": 0.05, "teleport": 0.5, "l2": 0.0}, ("amazon_computers",)),
+    Preset("published", GPRGNN, {"teleport": 0.5, "l2": 0.0}, ("amazon_photo",)),
+)
+
 VGCN_PRESETS = (
     PUBLISHED_PROTOCOL,
     Preset(
@@ -349,6 +378,9 @@ PRESETS: Mapping[str, tuple[Preset, ...]] = {
     "cheb": CHEB_PRESETS,
     "mlp": MLP_PRESETS,
     "lp": LP_PRESETS,
+    "sgc": SGC_PRESETS,
+    "dagnn": DAGNN_PRESETS,
+    "gprgnn": GPRGNN_PRESETS,
     "ap-appnp": ADAPTIVE_PAGERANK_PRESETS,
     "ap-arma": ADAPTIVE_PAGERANK_PRESETS,
 }

@@ -33,6 +33,9 @@ CONFIGS = {  # class: its module
     "ChebConfig": "cheb",
     "MLPConfig": "mlp",
     "LPConfig": "lp",
+    "SGCConfig": "sgc",
+    "DAGNNConfig": "dagnn",
+    "GPRGNNConfig": "gprgnn",
     "APAPPNPConfig": "ap_variants",
     "APARMAConfig": "ap_variants",
 }

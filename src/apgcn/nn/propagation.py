@@ -84,6 +84,36 @@ def fused_kernels(operator: Operator, z0: Tensor, adjacency: Adjacency) -> Modul
     return kernels if adjacency.halo is None or kernels.SUPPORTS_HALO else None
 
 
+def propagation_states(
+    operator: Operator,
+    z0: Tensor,
+    adjacency: Adjacency,
+    *,
+    steps: int,
+    rng: RandomStream | None = None,
+    nodes: Tensor | None = None,
+) -> Tensor:
+    """The states z^0, ..., z^T of all nodes or, with `nodes` (runs, m), of these, (T + 1, runs, m, channels)."""
+    kernels = fused_kernels(operator, z0, adjacency) if steps <= MAX_FUSED_STEPS else None
+    if kernels:
+        matrices = operator.matrices(adjacency, steps=steps, rng=rng)  # type: ignore[attr-defined]
+        z0 = z0.expand(max(len(z0), rng.runs if rng else 1), -1, -1)
+        return FusedPropagationStates.apply(z0, nodes, matrices, steps, kernels)
+    states = torch.stack([*propagate(operator, z0, adjacency, steps=steps, rng=rng)])
+    if nodes is None:
+        return states
+    return states.gather(
+        2, nodes.expand(states.shape[1], -1)[None, ..., None].expand(*states.shape[:2], -1, states.shape[-1])
+    )
+
+
+def sigmoid_scores(states: Tensor, unit: Linear) -> Tensor:
+    """sigmoid(z w + b) of states (..., runs, nodes, channels), for a unit of one output."""
+    by_run = states.movedim(-3, 0)  # (runs, ..., nodes, channels)
+    logits = linear(by_run.flatten(1, -2), unit.weight, unit.bias)
+    return torch.sigmoid(logits).squeeze(-1).unflatten(1, by_run.shape[1:-1]).movedim(0, -2)
+
+
 class FixedPropagation(nn.Module):
     """Propagation by a fixed number of steps: output = z^T.
 
@@ -230,40 +260,22 @@ class AdaptivePropagation(nn.Module):
         kernels = fused_kernels(self.operator, z0, adjacency)
         if kernels and self.min_steps == 1:
             return self._fused(kernels, z0, adjacency, rng, nodes)
-        if self.freeze_halted or self.max_steps > MAX_FUSED_STEPS:
-            kernels = None
         z, h, steps = (
-            self._frozen(z0, adjacency, rng)
-            if self.freeze_halted
-            else self._unfrozen(z0, adjacency, rng, kernels=kernels, nodes=nodes)
+            self._frozen(z0, adjacency, rng) if self.freeze_halted else self._unfrozen(z0, adjacency, rng, nodes)
         )
         remainder = halting.remainders(h, steps, min_steps=self.min_steps)
         p = halting.step_weights(h, steps, remainder, min_steps=self.min_steps)
         update_mask = self._update_mask(z0.shape[1], rng)
-        if kernels and nodes is not None and update_mask is not None:
+        if nodes is not None and update_mask is not None and not self.freeze_halted:
             update_mask = update_mask.gather(2, nodes.expand(len(update_mask), -1)[:, None].expand(-1, len(p), -1))
         output = PropagationOutput(self._combine(z, p, steps, update_mask), steps=steps, remainder=remainder)
-        return output if nodes is None or kernels else output.select(nodes)
+        return output.select(nodes) if nodes is not None and self.freeze_halted else output
 
     def _unfrozen(
-        self,
-        z0: Tensor,
-        adjacency: Adjacency,
-        rng: RandomStream | None,
-        *,
-        kernels: ModuleType | None = None,
-        nodes: Tensor | None = None,
+        self, z0: Tensor, adjacency: Adjacency, rng: RandomStream | None, nodes: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """z^0, ..., z^T (T + 1, runs, nodes, channels), h from the first step that counts, and K.
-
-        Halted nodes are updated. With kernels, which compute the states, of these nodes alone.
-        """
-        if kernels:
-            matrices = self.operator.matrices(adjacency, steps=self.max_steps, rng=rng)  # type: ignore[attr-defined]
-            z0 = z0.expand(max(len(z0), rng.runs if rng else 1), -1, -1)
-            z = FusedPropagationStates.apply(z0, nodes, matrices, self.max_steps, kernels)
-        else:
-            z = torch.stack([*propagate(self.operator, z0, adjacency, steps=self.max_steps, rng=rng)])
+        """z^0, ..., z^T, h from the first step that counts, and K, of these nodes; halted nodes are updated."""
+        z = propagation_states(self.operator, z0, adjacency, steps=self.max_steps, rng=rng, nodes=nodes)
         h = self.halting_probabilities(z[1:])
         if self.min_steps == 0:
             h = torch.cat([self._initial_probabilities(z[0])[None], h])
@@ -304,10 +316,7 @@ class AdaptivePropagation(nn.Module):
 
     def halting_probabilities(self, z: Tensor, unit: Linear | None = None) -> Tensor:
         """h = sigmoid(z Q + q) of states z (..., runs, nodes, channels), by default of the unit of k >= 1."""
-        unit = self.halting_unit if unit is None else unit
-        states = z.movedim(-3, 0)  # (runs, ..., nodes, channels)
-        logits = linear(states.flatten(1, -2), unit.weight, unit.bias)
-        return torch.sigmoid(logits).squeeze(-1).unflatten(1, states.shape[1:-1]).movedim(0, -2)
+        return sigmoid_scores(z, self.halting_unit if unit is None else unit)
 
     def _fused(
         self,
