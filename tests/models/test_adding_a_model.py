@@ -58,13 +58,13 @@ def test_the_page_can_be_followed(copy, command):
         text=True,
     )
     assert process.returncode == 0, process.stdout + process.stderr
-    assert "SGC" in process.stdout or " passed" in process.stdout
+    assert "S²GC" in process.stdout or " passed" in process.stdout
 
 
 def test_the_file_of_the_page_passes_the_linter():
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
     linter = shutil.which("ruff") or str(Path(sys.executable).parent / "ruff")
-    options = ["--config", str(ROOT / "pyproject.toml"), "--stdin-filename", "src/apgcn/models/sgc.py", "-"]
+    options = ["--config", str(ROOT / "pyproject.toml"), "--stdin-filename", "src/apgcn/models/s2gc.py", "-"]
     for command in (["check"], ["format", "--check"]):
         process = subprocess.run([linter, *command, *options], input=code, capture_output=True, text=True, cwd=ROOT)
         assert process.returncode == 0, process.stdout + process.stderr

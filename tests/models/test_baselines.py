@@ -20,6 +20,7 @@ from apgcn.models.gat import GATConfig
 from apgcn.models.gcn import GCNConfig
 from apgcn.models.gprgnn import GPRGNNConfig
 from apgcn.models.jk import JKConfig
+from apgcn.models.ndls import NDLSConfig, smooth_features
 from apgcn.models.ngcn import NGCNConfig
 from apgcn.models.ppnp import PPNPConfig, pagerank_matrix
 from apgcn.models.registry import MODELS
@@ -531,3 +532,43 @@ def test_outputs_of_some_nodes_are_those_of_all(graph, config):
     model = two_runs(config, graph)
     nodes = torch.tensor([[3, 0, 19], [5, 6, 7]])
     torch.testing.assert_close(model.forward_nodes(nodes, graph).output, model(graph).select(nodes).output)
+
+
+def test_ndls_smooths_a_path_of_four_nodes_as_worked_by_hand():
+    """Nodes 1 - 2 - 3 - 4 with one feature each: with self-loops the degrees are 2, 3, 3, 2, and x^inf is their share.
+
+    Distances to (0.2, 0.3, 0.3, 0.2) in steps 0, 1, ...: an end node starts at |(0.8, -0.3, -0.3, -0.2)| = 0.927, after
+    one step it is at (1/2, 1/2, 0, 0), 0.510, after two at (5/12, 5/12, 1/6, 0), 0.346; an inner node starts at 0.812,
+    is after one step at (1/3, 1/3, 1/3, 0), 0.245.
+    """
+    path = np.eye(4, k=1, dtype=np.float32) + np.eye(4, k=-1, dtype=np.float32)
+    graph = DeviceGraph.from_graph(Graph(path, features=np.eye(4, dtype=np.float32), labels=np.array([0, 1, 0, 1])))
+    smoothed = smooth_features(graph, NDLSConfig(max_steps=9, epsilon=0.4, teleport=0.1))
+    assert smoothed.steps.tolist() == [2, 1, 1, 2]
+    end = 0.9 * (np.array([1, 0, 0, 0]) + np.array([1 / 2, 1 / 2, 0, 0])) / 2 + 0.1 * np.array([1, 0, 0, 0])
+    np.testing.assert_allclose(smoothed.features[0], end, rtol=1e-6)
+    np.testing.assert_allclose(smoothed.features[1], [0, 1, 0, 0])
+    assert smooth_features(graph, NDLSConfig(max_steps=9, epsilon=0.6)).steps.tolist() == [1, 1, 1, 1]
+    assert smooth_features(graph, NDLSConfig(max_steps=9, epsilon=1.0)).steps.tolist() == [0, 0, 0, 0]
+    assert smooth_features(graph, NDLSConfig(max_steps=3, epsilon=0.0)).steps.tolist() == [3, 3, 3, 3]
+
+
+def test_ndls_smooths_every_node_by_its_own_number_of_steps(graph):
+    """As a loop over nodes and steps with dense powers of the random walk's matrix."""
+    config = NDLSConfig(max_steps=6, epsilon=0.2, teleport=0.15)
+    structure = graph.adjacency.structure
+    a = torch.zeros(structure.shape)
+    a[structure.row, structure.col] = graph.adjacency.weights
+    walk, degrees = a / a.sum(1, keepdim=True), a.sum(1)
+    x = functional.normalize(graph.features, p=1)
+    stationary = (degrees[:, None] * x).sum(0) / degrees.sum()
+    smoothed = smooth_features(graph, config)
+    for node in range(NODES):
+        states = [(torch.linalg.matrix_power(walk, k) @ x)[node] for k in range(7)]
+        close = [k for k in range(6) if (states[k] - stationary).norm() < 0.2]
+        steps = close[0] if close else 6
+        terms = [0.85 * state + 0.15 * x[node] for state in states[:steps]]
+        expected = torch.stack(terms).mean(0) if steps else x[node]
+        assert int(smoothed.steps[node]) == steps
+        torch.testing.assert_close(smoothed.features[node], expected)
+    assert len(smoothed.steps.unique()) > 2, "the test needs nodes that stop at different steps"

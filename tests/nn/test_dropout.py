@@ -44,7 +44,7 @@ MASKS = {
     ("cheb", "dropout"): INPUTS,
     ("mlp", "dropout"): INPUTS,
     ("sgc", "dropout"): [(NODES, FEATURES)],
-    **{(name, "dropout"): INPUTS for name in ("dagnn", "gprgnn")},
+    **{(name, "dropout"): INPUTS for name in ("dagnn", "gprgnn", "ndls")},
     **{(name, "z0_dropout"): [(NODES, CLASSES)] for name in ("dagnn", "gprgnn")},
     **{(f"ap-{step}", "dropout"): INPUTS for step in ("appnp", "arma")},
     **{(f"ap-{step}", "edge_dropout"): [(10, EDGES)] for step in ("appnp", "arma")},
@@ -63,6 +63,7 @@ L2_PARAMETERS = {
     "sgc": {"w"},
     "dagnn": {"predict.first.weight", "predict.second.weight", "score.weight"},
     "gprgnn": {"predict.first.weight", "predict.second.weight"},
+    "ndls": {"predict.first.weight", "predict.second.weight"},
 }
 
 

@@ -364,6 +364,13 @@ MLP_PRESETS = (
 
 LP_PRESETS = (Preset("tuned", "not in the paper; ours, not searched", {"teleport": 0.1, "max_steps": 50}),)
 
+NDLS = "Zhang et al., NeurIPS 2021, and the defaults of their program (github.com/zwt233/NDLS)"
+NDLS_PRESETS = (
+    PUBLISHED_PROTOCOL,
+    Preset("published", NDLS, {"hidden_channels": 64, "dropout": 0.5, "learning_rate": 0.1, "l2": 5e-4}),
+    Preset("published", NDLS, {"max_steps": 199, "epsilon": 0.03, "teleport": 0.15}),
+)
+
 PRESETS: Mapping[str, tuple[Preset, ...]] = {
     "apgcn": APGCN_PRESETS,
     "vgcn": VGCN_PRESETS,
@@ -381,6 +388,7 @@ PRESETS: Mapping[str, tuple[Preset, ...]] = {
     "sgc": SGC_PRESETS,
     "dagnn": DAGNN_PRESETS,
     "gprgnn": GPRGNN_PRESETS,
+    "ndls": NDLS_PRESETS,
     "ap-appnp": ADAPTIVE_PAGERANK_PRESETS,
     "ap-arma": ADAPTIVE_PAGERANK_PRESETS,
 }
