@@ -8,7 +8,7 @@ built-in exception that fits it best.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 
 __all__ = [
     "ApgcnError",
@@ -56,7 +56,8 @@ class UnknownName(ApgcnError, ValueError):
         normalized = str(name).lower().replace("-", "_")
         cutoff = 0.6 if len(normalized) < 6 else 0.8  # long names share parts
         renamed = RENAMED.get(str(name))
-        near = [renamed] if renamed in known else get_close_matches(normalized, known, n=1, cutoff=cutoff)
+        near = [renamed] if renamed in known else get_close_matches(normalized, known, cutoff=cutoff)
+        near.sort(key=lambda name: (-SequenceMatcher(None, name, normalized).ratio(), name[:1] != normalized[:1]))
         more = f" and {len(known) - MAX_LISTED:,} more" if len(known) > MAX_LISTED else ""
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known[:MAX_LISTED])}{more}."
         super().__init__(f"unknown {kind} {name!r}; {hint}")

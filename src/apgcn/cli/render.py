@@ -19,6 +19,7 @@ from apgcn._utils.formatting import format_duration, replace_unprintable
 from apgcn.cli.options import format_override
 
 BAR_WIDTH = 40  # characters of the longest bar
+MAX_BARS = 20
 FEW_RUNS = 20  # with fewer the bootstrap interval is too narrow: there is too little to resample
 
 
@@ -93,12 +94,13 @@ def training_summary(
         spread = "" if half_width is None else f" {plus_minus} {100 * half_width:.2f}"
         remark = ", by which the authors of this graph judge" if dataset.metric == "roc_auc" else ""
         console.print(f"ROC AUC on test nodes   [bold]{100 * summary['roc_auc_mean']:.2f} %[/]{spread}{remark}")
-    if "penalty" in hyperparameters:
+    if "epsilon" in hyperparameters:  # each node has its own K
         console.print(
             f"steps K                 [bold]{summary['steps_mean']:.2f}[/] on average, "
             f"standard deviation {summary['steps_std']:.2f} over nodes"
         )
-        for line in histogram(summary["steps_histogram"], first=min(hyperparameters.get("min_steps", 1), 1)):
+        counts = summary["steps_histogram"]
+        for line in histogram(counts, first=hyperparameters["max_steps"] + 1 - len(counts)):
             console.print(line)
     else:
         console.print(f"steps K                 {summary['steps_mean']:g} for every node")
@@ -158,18 +160,25 @@ def terminal() -> Console:
 
 
 def histogram(counts: Sequence[int], *, first: int = 1) -> list[str]:
-    """Lines of a bar chart: the fraction of nodes for each number of steps, from the first.
+    """Lines of a bar chart: the fraction of nodes for each number of steps, from the first, or for ranges of it.
 
     >>> for line in histogram([0, 2, 6]): print(line.replace("█", "#"))
       K =  1 |                                            0.0 %
       K =  2 |#############                              25.0 %
       K =  3 |########################################   75.0 %
+    >>> histogram([1] * 200, first=0)[1].split("|")[0]
+    '  K =  10 to  19 '
     """
-    total, longest = sum(counts), max(counts)
+    width = -(-len(counts) // MAX_BARS)
+    bars = [sum(counts[start : start + width]) for start in range(0, len(counts), width)]
+    total, longest = sum(bars), max(bars)
     block = "█" if _can_print("█") else "#"
+    labels = [
+        f"{k:2}" if width == 1 else f"{k:3} to {k + width - 1:3}" for k in range(first, first + len(counts), width)
+    ]
     return [
-        f"  K = {k:2} |{block * round(BAR_WIDTH * count / longest):{BAR_WIDTH}} {100 * count / total:6.1f} %"
-        for k, count in enumerate(counts, start=first)
+        f"  K = {label} |{block * round(BAR_WIDTH * count / longest):{BAR_WIDTH}} {100 * count / total:6.1f} %"
+        for label, count in zip(labels, bars, strict=True)
     ]
 
 
