@@ -81,7 +81,8 @@ def training_summary(
     )
     hyperparameters = summary["hyperparameters"]
     always = [name for name in ("penalty", "max_steps", "teleport") if name in hyperparameters] or ["hidden_channels"]
-    values = [f"{name}={hyperparameters[name]:g}" for name in always if name in hyperparameters]
+    always = [name for name in always if name in hyperparameters and (name, hyperparameters[name]) != ("teleport", 0)]
+    values = [f"{name}={hyperparameters[name]:g}" for name in always]
     values += [format_override(name, value) for name, value in overrides.items() if name not in always]
     console.print(f"hyperparameters {escape(', '.join(values))}, others from preset '{summary['preset']}'")
     console.print()

@@ -37,7 +37,7 @@ def tune(
     model: ModelName = "apgcn",
     search: Annotated[
         str | None,
-        typer.Option(help="Hyperparameters to search, separated by commas; default: all that have a search range."),
+        typer.Option(help="Hyperparameters to search, separated by commas; default: those of the paper's models."),
     ] = None,
     trials: Annotated[
         int, typer.Option(help="Number of trials besides the hyperparameters behind the paper's tables.")
@@ -75,8 +75,8 @@ def tune(
     if names == []:
         raise InvalidInput(f"--search must name at least one hyperparameter, got {search!r}.")
     for name in names or []:
-        if name not in searchable_hyperparameters(model):
-            raise UnknownName(f"hyperparameter to search for {model}", name, searchable_hyperparameters(model))
+        if name not in (known := searchable_hyperparameters(model, named=True)):
+            raise UnknownName(f"hyperparameter to search for {model}", name, known)
     import_optuna()
     record_store = Store.open_or_create(store)
     options = {"model": model, "search": search, "trials": trials, "runs": runs, "seed": seed}

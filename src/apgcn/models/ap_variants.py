@@ -5,35 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from apgcn._utils.validation import check_fraction
 from apgcn.data.graph import Graph
 from apgcn.models.apgcn import APGCNConfig
-from apgcn.nn.operators import ARMA, Operator, PageRank
+from apgcn.nn.operators import ARMA
 from apgcn.ops.rng import RandomStream
 
 
 @dataclass(frozen=True)
 class APAPPNPConfig(APGCNConfig):
-    """Hyperparameters of AP-APPNP: AP-GCN's, and `teleport`, the fraction of z^0 that each step adds."""
+    """Hyperparameters of AP-APPNP: AP-GCN's, with the `teleport` of APPNP."""
 
     name: ClassVar[str] = "ap-appnp"
     title: ClassVar[str] = "AP-APPNP"
     citation: ClassVar[str] = "this library; the paper names it as future work"
 
     teleport: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_fraction("teleport", self.teleport)
-
-    @property
-    def step_coefficients(self) -> tuple[float, float]:
-        """Factors of A z^(k-1) and of z^0 in a step."""
-        return 1 - self.teleport, self.teleport
-
-    def operator(self, classes: int, rng: RandomStream) -> Operator:
-        """The operator of a propagation step."""
-        return PageRank(self.teleport, self.edge_dropout)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from apgcn.errors import InvalidInput
 from apgcn.models.base import BatchedModel, ModelConfig, num_edges_with_self_loops, num_stored_features
 from apgcn.nn.halting import check_steps
 from apgcn.nn.layers import MLP
-from apgcn.nn.operators import NormalizedAdjacency, Operator
+from apgcn.nn.operators import NormalizedAdjacency, Operator, PageRank
 from apgcn.nn.propagation import AdaptivePropagation, PropagationOutput
 from apgcn.ops.dense import run_means
 from apgcn.ops.device_graph import DeviceGraph
@@ -30,7 +30,8 @@ class APGCNConfig(ModelConfig):
     `penalty` (the paper's alpha) is the weight of the propagation cost in the loss; `halting_interval` is the number of
     epochs between two updates of the halting unit; `z0_dropout` and `update_dropout` are two dropouts of the authors'
     script, see docs/paper_vs_code.md. With `freeze_halted` the state of a node is frozen once it has halted, which
-    saves computation; in the paper it is still updated. With `min_steps=0` a node may halt at its initial
+    saves computation; in the paper it is still updated. `teleport` is the fraction of z^0 that each step adds, as APPNP
+    does; the paper's is 0. With `min_steps=0` a node may halt at its initial
     prediction, so that neighbours that mislead need not change it; in the paper every node takes a step.
     """
 
@@ -52,12 +53,13 @@ class APGCNConfig(ModelConfig):
     z0_dropout: float = 0.0
     update_dropout: float = 0.0
     freeze_halted: bool = False
+    teleport: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("hidden_channels", "halting_interval"):
             check_int(name, getattr(self, name))
         check_steps(self.min_steps, self.max_steps)
-        for name in ("dropout", "edge_dropout", "z0_dropout", "update_dropout", "epsilon"):
+        for name in ("dropout", "edge_dropout", "z0_dropout", "update_dropout", "epsilon", "teleport"):
             check_fraction(name, getattr(self, name))
         check_number("penalty", self.penalty)
         check_bool("freeze_halted", self.freeze_halted)
@@ -71,12 +73,14 @@ class APGCNConfig(ModelConfig):
 
     def operator(self, classes: int, rng: RandomStream) -> Operator:
         """The operator of a propagation step; a variant of AP-GCN has another."""
-        return NormalizedAdjacency(self.edge_dropout)
+        if self.teleport == 0:
+            return NormalizedAdjacency(self.edge_dropout)
+        return PageRank(self.teleport, self.edge_dropout)
 
     @property
     def step_coefficients(self) -> tuple[float, float]:
         """Factors of A z^(k-1) and of z^0 in a step: z^k = the first A z^(k-1) + the second z^0."""
-        return 1.0, 0.0
+        return 1 - self.teleport, self.teleport
 
     def build(self, graph: DeviceGraph, rng: RandomStream) -> BatchedAPGCN:
         """A batched model for a graph, one run per run of `rng`, which draws the initial weights."""

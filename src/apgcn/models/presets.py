@@ -193,12 +193,13 @@ def _apgcn(name: SourceName, prefix: str = "") -> tuple[Preset, ...]:
     from AP-GCN take them as "tuned", with a prefix to the source.
     """
     architecture = {"hidden_channels": 64, "dropout": 0.5, "edge_dropout": 0.5, "max_steps": 10, "halting_interval": 5}
-    training = {"learning_rate": 0.01, "l2": 0.008, "z0_dropout": 0.0, "update_dropout": 0.0, "min_steps": 1}
+    training = {"learning_rate": 0.01, "l2": 0.008, "z0_dropout": 0.0, "update_dropout": 0.0}
+    steps = {"min_steps": 1, "teleport": 0.0}
     script_on_amazon = {"z0_dropout": 0.5, "update_dropout": 0.5, "monitor": "training"}
     table_4 = f"{prefix}AP-GCN paper, Table IV"
     return (
         Preset(name, f"{prefix}{PAPER_PROTOCOL.source}", PROTOCOL_TEXT),
-        Preset(name, f"{prefix}{AP_GCN}", {**architecture, **training}),
+        Preset(name, f"{prefix}{AP_GCN}", {**architecture, **training, **steps}),
         Preset(name, f"{prefix}{AP_GCN_SCRIPT}", {"epsilon": 0.01, "freeze_halted": False}),
         Preset(name, table_4, {"penalty": 0.001}, ("citeseer", "pubmed")),
         Preset(name, table_4, {"penalty": 0.005}, ("cora_ml",)),

@@ -272,7 +272,7 @@ class AdaptivePropagation(nn.Module):
         return output.select(nodes) if nodes is not None and self.freeze_halted else output
 
     def _unfrozen(
-        self, z0: Tensor, adjacency: Adjacency, rng: RandomStream | None, nodes: Tensor | None
+        self, z0: Tensor, adjacency: Adjacency, rng: RandomStream | None, nodes: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """z^0, ..., z^T, h from the first step that counts, and K, of these nodes; halted nodes are updated."""
         z = propagation_states(self.operator, z0, adjacency, steps=self.max_steps, rng=rng, nodes=nodes)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from apgcn.errors import MissingPackage
 from apgcn.models.registry import MODELS
+from apgcn.training.config import TrainingConfig
 
 
 class SearchRange(NamedTuple):
@@ -33,10 +34,30 @@ SEARCH_SPACE = {
 }
 
 
-def searchable_hyperparameters(model: str) -> list[str]:
-    """The hyperparameters of a model that have a search range; l2 only where weights are trained."""
-    known = {field.name for field in fields(MODELS[model])} | ({"l2"} if MODELS[model].has_weights else set())
-    return [name for name in SEARCH_SPACE if name in known]
+NAMED_SEARCH_SPACE = {  # searched only where they are named: the paper has none of them, and some take longer
+    "hidden_channels": SearchRange(16, 128, integer=True),
+    "min_steps": SearchRange(0, 3, integer=True),
+    "z0_dropout": SearchRange(0.0, 0.8),
+    "update_dropout": SearchRange(0.0, 0.8),
+    "consistency": SearchRange(0.1, 2.0, log=True),
+    "consistency_passes": SearchRange(2, 4, integer=True),
+    "temperature": SearchRange(0.2, 1.0),
+    "confidence": SearchRange(0.0, 0.8),
+}
+
+
+def searchable_hyperparameters(model: str, *, named: bool = False) -> list[str]:
+    """The hyperparameters of a model and of its training that have a search range.
+
+    With `named`, those too that are searched only where the user names them: `NAMED_SEARCH_SPACE`, and `teleport` for a
+    model whose steps add nothing of z^0 by default.
+    """
+    defaults = {field.name: field.default for field in fields(MODELS[model])}
+    if MODELS[model].has_weights:
+        defaults |= {field.name: field.default for field in fields(TrainingConfig)}
+    if named:
+        return [name for name in SEARCH_SPACE | NAMED_SEARCH_SPACE if name in defaults]
+    return [name for name in SEARCH_SPACE if name in defaults and (name, defaults[name]) != ("teleport", 0)]
 
 
 class ScoredTrial(Protocol):
@@ -59,18 +80,18 @@ def search(
     Parameters
     ----------
     names : sequence of str
-        Hyperparameters to search; see `SEARCH_SPACE`.
+        Hyperparameters to search; see `searchable_hyperparameters`.
     run_trial : function
         `run_trial(number, proposal)` trains with the proposed values and returns a trial with its `score`.
     num_trials : int
         Number of proposals.
     seed : int
     """
-    study = _create_study(seed)
+    study, ranges = _create_study(seed), SEARCH_SPACE | NAMED_SEARCH_SPACE
     finished = [run_trial(0, {})]
     for number in range(1, num_trials + 1):
         proposal = study.ask()
-        trial = run_trial(number, {name: _suggest(proposal, name, SEARCH_SPACE[name]) for name in names})
+        trial = run_trial(number, {name: _suggest(proposal, name, ranges[name]) for name in names})
         study.tell(proposal, trial.score)
         finished.append(trial)
     return sorted(finished, key=lambda trial: -trial.score)
