@@ -19,6 +19,7 @@ from apgcn.models.dagnn import DAGNNConfig
 from apgcn.models.gat import GATConfig
 from apgcn.models.gcn import GCNConfig
 from apgcn.models.gprgnn import GPRGNNConfig
+from apgcn.models.grand import GRANDConfig
 from apgcn.models.jk import JKConfig
 from apgcn.models.ndls import NDLSConfig, smooth_features
 from apgcn.models.ngcn import NGCNConfig
@@ -572,3 +573,20 @@ def test_ndls_smooths_every_node_by_its_own_number_of_steps(graph):
         assert int(smoothed.steps[node]) == steps
         torch.testing.assert_close(smoothed.features[node], expected)
     assert len(smoothed.steps.unique()) > 2, "the test needs nodes that stop at different steps"
+
+
+def test_grand_is_its_equation_with_dropped_nodes(graph):
+    """Equations 1 to 3 with dense powers; in training nodes alone are dropped, by the masks of the stream."""
+    config = GRANDConfig(hidden_channels=8, max_steps=4, dropout=0.0, input_dropout=0.0, node_dropout=0.5)
+    model, a = two_runs(config, graph), normalized_adjacency(graph)
+    mean = sum(torch.linalg.matrix_power(a, k) for k in range(5)) / 5
+
+    def reference(run, features):
+        hidden = (mean @ features @ model.first.weight[run] + model.first.bias[run]).relu()
+        return hidden @ model.second.weight[run] + model.second.bias[run]
+
+    compare(model, graph, lambda run: reference(run, graph.features))
+    masks = RandomStream([3, 4]).dropout_mask(NODES, rate=0.5)
+    assert set(masks.unique().tolist()) == {0.0, 2.0}
+    expected = torch.stack([reference(run, masks[run, :, None] * graph.features) for run in range(2)])
+    torch.testing.assert_close(model(graph, RandomStream([3, 4])).output, expected)

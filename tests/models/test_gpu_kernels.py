@@ -25,7 +25,7 @@ SMALL["gat"] = {"heads": 2, "hidden_channels": 4}
 SMALL["ngcn"] = {"heads": 2, "hidden_channels": 4, "max_power": 2}
 if DEVICE == "cpu":  # Triton's interpreter takes a tenth of a second for some launches
     SMALL["cheb"]["order"] = 2
-    for name in ("apgcn", "ap-appnp", "ap-arma", "appnp", "dagnn", "gprgnn"):
+    for name in ("apgcn", "ap-appnp", "ap-arma", "appnp", "dagnn", "gprgnn", "grand"):
         SMALL[name]["max_steps"] = 3
 
 

@@ -44,6 +44,9 @@ MASKS = {
     ("cheb", "dropout"): INPUTS,
     ("mlp", "dropout"): INPUTS,
     ("sgc", "dropout"): [(NODES, FEATURES)],
+    ("grand", "dropout"): [(NODES, HIDDEN)],
+    ("grand", "input_dropout"): [(NODES, FEATURES)],
+    ("grand", "node_dropout"): [(NODES,)],
     **{(name, "dropout"): INPUTS for name in ("dagnn", "gprgnn", "ndls")},
     **{(name, "z0_dropout"): [(NODES, CLASSES)] for name in ("dagnn", "gprgnn")},
     **{(f"ap-{step}", "dropout"): INPUTS for step in ("appnp", "arma")},
@@ -63,6 +66,7 @@ L2_PARAMETERS = {
     "sgc": {"w"},
     "dagnn": {"predict.first.weight", "predict.second.weight", "score.weight"},
     "gprgnn": {"predict.first.weight", "predict.second.weight"},
+    "grand": {"first.weight", "second.weight"},
     "ndls": {"predict.first.weight", "predict.second.weight"},
 }
 

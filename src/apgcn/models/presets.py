@@ -365,6 +365,29 @@ MLP_PRESETS = (
 
 LP_PRESETS = (Preset("tuned", "not in the paper; ours, not searched", {"teleport": 0.1, "max_steps": 50}),)
 
+GRAND = "Feng et al., NeurIPS 2020, and their program (github.com/THUDM/GRAND)"
+GRAND_CONSISTENCY = {
+    "consistency": 1.0,
+    "consistency_passes": 4,
+    "consistency_warmup": 1,
+    "temperature": 0.5,
+    "confidence": 0.0,
+}
+GRAND_PRESETS = (
+    PUBLISHED_PROTOCOL,
+    Preset("published", GRAND, {"hidden_channels": 32, "node_dropout": 0.5, "learning_rate": 0.01, "l2": 5e-4}),
+    Preset("published", f"{GRAND}, for Cora", {"max_steps": 8, "input_dropout": 0.5, "dropout": 0.5, "patience": 200}),
+    Preset("published", f"{GRAND}, for Cora", GRAND_CONSISTENCY),
+    Preset("published", GRAND, {"max_steps": 2, "input_dropout": 0.0, "dropout": 0.2}, ("citeseer",)),
+    Preset("published", GRAND, {"consistency": 0.7, "consistency_passes": 2, "temperature": 0.3}, ("citeseer",)),
+    Preset(
+        "published",
+        f"{GRAND}, but for the learning rate of 0.2, which needs their batch normalisation",
+        {"max_steps": 5, "input_dropout": 0.6, "dropout": 0.8, "temperature": 0.2, "patience": 100},
+        ("pubmed",),
+    ),
+)
+
 NDLS = "Zhang et al., NeurIPS 2021, and the defaults of their program (github.com/zwt233/NDLS)"
 NDLS_PRESETS = (
     PUBLISHED_PROTOCOL,
@@ -389,6 +412,7 @@ PRESETS: Mapping[str, tuple[Preset, ...]] = {
     "sgc": SGC_PRESETS,
     "dagnn": DAGNN_PRESETS,
     "gprgnn": GPRGNN_PRESETS,
+    "grand": GRAND_PRESETS,
     "ndls": NDLS_PRESETS,
     "ap-appnp": ADAPTIVE_PAGERANK_PRESETS,
     "ap-arma": ADAPTIVE_PAGERANK_PRESETS,

@@ -36,6 +36,7 @@ CONFIGS = {  # class: its module
     "SGCConfig": "sgc",
     "DAGNNConfig": "dagnn",
     "GPRGNNConfig": "gprgnn",
+    "GRANDConfig": "grand",
     "NDLSConfig": "ndls",
     "APAPPNPConfig": "ap_variants",
     "APARMAConfig": "ap_variants",
