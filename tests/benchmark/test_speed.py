@@ -176,3 +176,16 @@ def test_run_too_large_for_memory_is_refused_before_anything_is_allocated(monkey
     message = r"needs about .* bytes of memory .*make max_steps or hidden_channels smaller"
     with pytest.raises(InvalidInput, match=message):
         max_runs_in_memory(random_graph(400, edges=900), APGCNConfig(), torch.device("cpu"))
+
+
+def test_ensembles_are_the_initialisations_of_each_split():
+    command = [sys.executable, ROOT / "benchmarks" / "ensembles", "cora", "--members", "2", "--set", "max_epochs=30"]
+    finished = subprocess.run(command, capture_output=True, text=True, check=True)
+    record = json.loads(finished.stdout)
+    assert (len(record["members"]), len(record["ensembles"])) == (40, 20)
+    splits = [row["split"] for row in record["ensembles"]]
+    assert len(set(splits)) == 20
+    assert [row["split"] for row in record["members"]] == [split for split in splits for _ in range(2)]
+    assert record["overrides"] == {"max_epochs": 30}
+    alone, together = (np.mean([row["log_loss"] for row in record[name]]) for name in ("members", "ensembles"))
+    assert together < alone  # the logarithm is concave

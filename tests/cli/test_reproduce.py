@@ -155,7 +155,7 @@ def test_tune_searches_the_named_hyperparameters(folder, capsys):
     assert changed <= {"stacks", "depth"}
     assert run(["tune", "cora", "--model", "gcn", "--search", "stacks", *options]) == 2
     assert (
-        "unknown hyperparameter to search for gcn 'stacks'; known: l2, dropout, edge_dropout."
+        "unknown hyperparameter to search for gcn 'stacks'; known: l2, dropout, edge_dropout, hidden_channels, "
         in capsys.readouterr().err
     )
 

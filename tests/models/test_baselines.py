@@ -10,7 +10,7 @@ from scipy import sparse
 from torch.nn import functional
 
 from apgcn import Graph, benchmark_runs, clean, load
-from apgcn.errors import InvalidInput
+from apgcn.errors import FitWarning, InvalidInput
 from apgcn.models.appnp import APPNPConfig
 from apgcn.models.arma import ARMAConfig
 from apgcn.models.btfp import BtFPConfig, add_confident_labels, diffuse_features, ridge_regression
@@ -590,3 +590,13 @@ def test_grand_is_its_equation_with_dropped_nodes(graph):
     assert set(masks.unique().tolist()) == {0.0, 2.0}
     expected = torch.stack([reference(run, masks[run, :, None] * graph.features) for run in range(2)])
     torch.testing.assert_close(model(graph, RandomStream([3, 4])).output, expected)
+
+
+def test_ndls_warns_where_no_node_would_use_its_neighbours(graph):
+    """Many dense features are short after the division by their l1 norm, and so near the stationary ones at once."""
+    features = torch.randn(NODES, 768, generator=torch.Generator().manual_seed(0))
+    wide = replace(graph, features=features)
+    with pytest.warns(FitWarning, match=r"NDLS-F does not use the graph: .* epsilon=0\.04 .* try a smaller epsilon"):
+        steps = smooth_features(wide, NDLSConfig(epsilon=0.04)).steps
+    assert set(steps.tolist()) == {1, 199}  # 199: isolated nodes
+    assert (smooth_features(wide, NDLSConfig(epsilon=0.003)).steps > 1).all()

@@ -36,6 +36,9 @@ def test_a_search_over_named_hyperparameters_stays_in_their_ranges(tmp_path, mon
     tune = ["tune", "cora", "--trials", "3", "--runs", "1", "--store", str(tmp_path / "s"), "--json", "--search"]
     assert run([*tune, ",".join([*names, "epochs"])]) == 2
     assert "unknown hyperparameter to search for apgcn 'epochs'" in capsys.readouterr().err
+    assert run([*tune, "teleport,temperature"]) == 2
+    message = "--search temperature has no effect without consistency training; search consistency too."
+    assert message in capsys.readouterr().err
     assert run([*tune, ",".join(names)]) == 0
     trials = json.loads(capsys.readouterr().out)["trials"]
     proposals = [trial["hyperparameters"] for trial in trials if trial["trial"]]

@@ -169,14 +169,16 @@ def histogram(counts: Sequence[int], *, first: int = 1) -> list[str]:
       K =  3 |########################################   75.0 %
     >>> histogram([1] * 200, first=0)[1].split("|")[0]
     '  K =  10 to  19 '
+    >>> histogram([1] * 25)[-1].split("|")[0]
+    '  K =  25 to  25 '
     """
     width = -(-len(counts) // MAX_BARS)
     bars = [sum(counts[start : start + width]) for start in range(0, len(counts), width)]
     total, longest = sum(bars), max(bars)
     block = "█" if _can_print("█") else "#"
-    labels = [
-        f"{k:2}" if width == 1 else f"{k:3} to {k + width - 1:3}" for k in range(first, first + len(counts), width)
-    ]
+    last = first + len(counts) - 1
+    starts = range(first, last + 1, width)
+    labels = [f"{k:2}" if width == 1 else f"{k:3} to {min(k + width - 1, last):3}" for k in starts]
     return [
         f"  K = {label} |{block * round(BAR_WIDTH * count / longest):{BAR_WIDTH}} {100 * count / total:6.1f} %"
         for label, count in zip(labels, bars, strict=True)

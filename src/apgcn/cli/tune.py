@@ -64,6 +64,7 @@ def tune(
     from apgcn.data import dataset_info
     from apgcn.data.splits import check_seed_set
     from apgcn.models.registry import config_class
+    from apgcn.training.config import preset_config
     from apgcn.training.search_space import import_optuna, searchable_hyperparameters
 
     check_seed_set(dataset_info(dataset).name, "validation")
@@ -77,6 +78,11 @@ def tune(
     for name in names or []:
         if name not in (known := searchable_hyperparameters(model, named=True)):
             raise UnknownName(f"hyperparameter to search for {model}", name, known)
+    without = {"temperature", "confidence", "consistency_passes"}.intersection(names or [])
+    if without and "consistency" not in (names or []) and not preset_config(dataset, model=model)[1].consistency:
+        raise InvalidInput(
+            f"--search {min(without)} has no effect without consistency training; search consistency too."
+        )
     import_optuna()
     record_store = Store.open_or_create(store)
     options = {"model": model, "search": search, "trials": trials, "runs": runs, "seed": seed}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -13,6 +14,7 @@ from torch.nn import functional
 
 from apgcn._utils.validation import check_fraction, check_int, check_number
 from apgcn.data.graph import Graph
+from apgcn.errors import FitWarning
 from apgcn.models.base import BatchedModel, ModelConfig
 from apgcn.nn.layers import MLP
 from apgcn.nn.propagation import PropagationOutput
@@ -81,14 +83,16 @@ class SmoothedFeatures(NamedTuple):
 class BatchedNDLS(BatchedModel):
     """A two-layer MLP on features that were smoothed before training, each node's by its own number of steps.
 
-        X^k  = P X^(k-1),  P = D^-1 (A + I)                        X^0: every row divided by its sum
+        X^k  = P X^(k-1),  P = D^-1 (A + I)                        X^0: every row divided by its l1 norm
         K_i  = the first k with |x_i^k - x^inf| < epsilon, at most max_steps; x^inf = sum_j d_j x_j / sum_j d_j
         x_i  = 1/K_i * sum over k < K_i of (1 - teleport) x_i^k + teleport x_i^0;  x_i^0 where K_i = 0
         output = ReLU(X W_1 + b_1) W_2 + b_2                       dropout before each layer
 
-    Nothing of the propagation is learned. The paper smooths the predictions in the same way; its program then reports
-    the number of steps with the best accuracy on test nodes, and so that stage is left out here. l2 regularisation is
-    on all weights.
+    Nothing of the propagation is learned. As in the authors' program, the distance is that of features, and the last
+    state of the mean is x^(K - 1), so that a node of K = 1 keeps its features. Wide dense features of length about 0
+    after the division halt at once: `epsilon` must fit them. The paper smooths the predictions in the same way; the
+    program reports the number of steps with the best accuracy on test nodes, and so that stage is left out here. l2
+    regularisation is on all weights.
     """
 
     def __init__(self, config: NDLSConfig, *, in_channels: int, out_channels: int, rng: RandomStream):
@@ -139,5 +143,12 @@ def _smooth_features(graph: DeviceGraph, config: NDLSConfig) -> SmoothedFeatures
             break
         total += torch.where(active[:, None], state, 0.0)
         state = (random_walk @ state[None])[0]
+    has_neighbours = torch.bincount(adjacency.structure.row, minlength=len(steps)) > 1  # besides its self-loop
+    if (steps[has_neighbours] <= 1).all():
+        message = (
+            f"NDLS-F does not use the graph: the features of all connected nodes are within epsilon={config.epsilon:g} "
+            "of the stationary ones after one step; try a smaller epsilon."
+        )
+        warnings.warn(message, FitWarning, stacklevel=2)
     mean = (1 - config.teleport) * total / steps.clamp(min=1)[:, None] + config.teleport * initial
     return SmoothedFeatures(torch.where((steps == 0)[:, None], initial, mean), steps)

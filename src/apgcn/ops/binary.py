@@ -9,9 +9,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from apgcn.ops.dispatch import MAX_GPU_ELEMENTS
-
 BITS = 32  # bits in a number
+MAX_ENTRIES = 2**28  # positions of a matrix: the numbers of its entries then take a GB
 BINARY_THRESHOLD = 0.2  # above this density a GPU multiplies a matrix of bits faster than a sparse one
 
 
@@ -37,10 +36,11 @@ class BinaryForm(NamedTuple):
 
     @classmethod
     def from_matrix(cls, matrix: sparse.csr_matrix, *, device: torch.device | str) -> BinaryForm | None:
-        """Convert a matrix; None if its rows have different values, or so few that the sparse form is faster."""
+        """Convert a matrix; None if its rows have different values, or are so few or so many that
+        the sparse form is better."""
         rows, columns = matrix.shape
         numbers = -(-columns // BITS)
-        if matrix.nnz <= BINARY_THRESHOLD * rows * columns or rows * numbers * BITS >= MAX_GPU_ELEMENTS:
+        if matrix.nnz <= BINARY_THRESHOLD * rows * columns or rows * numbers * BITS > MAX_ENTRIES:
             return None
         lengths = np.diff(matrix.indptr)
         row_values = np.zeros(rows, matrix.data.dtype)

@@ -36,7 +36,7 @@ SEARCH_SPACE = {
 
 NAMED_SEARCH_SPACE = {  # searched only where they are named: the paper has none of them, and some take longer
     "hidden_channels": SearchRange(16, 128, integer=True),
-    "min_steps": SearchRange(0, 3, integer=True),
+    "min_steps": SearchRange(0, 2, integer=True),
     "z0_dropout": SearchRange(0.0, 0.8),
     "update_dropout": SearchRange(0.0, 0.8),
     "consistency": SearchRange(0.1, 2.0, log=True),

@@ -4,8 +4,9 @@
 * `binary_linear`, `binary_linear_backward`: reference the PyTorch path of `nn.layers.MLP`, compared there too.
 
 The other factor is split into three bfloat16 numbers whose sum it is, 24 bits in all. Their products with 0 or 1 are
-exact, so that only the order of the sums distinguishes the result from one in single precision. That order is fixed:
-tiles of the same size whatever the number of runs, and float32 sums of their results in ascending order.
+exact, so that only the sums are rounded. Their order is fixed: tiles of the same size whatever the number of runs,
+whose results are added in float32 in ascending order. A number that is not finite makes whole columns NaN, in rows
+without an entry too.
 """
 
 from __future__ import annotations
@@ -96,6 +97,7 @@ def binary_matmul(
     hidden_mask : PackedMask of shape (runs, rows, channels), dropout of the result
     """
     form, (runs, terms, channels) = matrix.form, dense.shape
+    assert len(matrix.bits) in (1, runs)
     pieces = _split(dense, form.row_values if transposed else None)
     matrix_rows, numbers = matrix.bits.shape[1:]
     rows = form.columns if transposed else matrix_rows
@@ -130,7 +132,6 @@ def _binary_matmul(
     channel = tl.program_id(2) * CHANNELS + tl.arange(0, CHANNELS)
     valid_row, valid_channel = row < rows, channel < channels
     bits += run * bits_stride
-    pieces += run * PIECES * terms * channels
     total = tl.zeros((TILE, CHANNELS), tl.float32)
     end = min(terms, (chunk + 1) * chunk_terms)
     for start in range(chunk * chunk_terms, end, TILE):
@@ -145,7 +146,7 @@ def _binary_matmul(
         offset = k[:, None] * channels + channel[None, :]
         product = tl.zeros((TILE, CHANNELS), tl.float32)
         for piece in tl.static_range(PIECES - 1, -1, -1):  # the smallest first
-            piece_tile = pieces + piece * terms * channels + offset
+            piece_tile = pieces + (run * PIECES + piece) * terms * channels + offset
             dense_tile = tl.load(piece_tile, mask=valid[:, None] & valid_channel[None, :], other=0.0)
             product = tl.dot(tile, dense_tile.to(OPERAND), product)
         total += product
@@ -194,10 +195,9 @@ def _split_rows(
     rest = tl.load(x + run * count + position, mask=valid, other=0.0)
     if HAS_VALUES:
         rest *= tl.load(row_values + position // columns, mask=valid, other=0.0)
-    pieces += run * PIECES * count + position
     for piece in tl.static_range(PIECES):
         rounded = rest.to(tl.bfloat16)
-        tl.store(pieces + piece * count, rounded, mask=valid)
+        tl.store(pieces + (run * PIECES + piece) * count + position, rounded, mask=valid)
         rest -= rounded.to(tl.float32)
 
 
