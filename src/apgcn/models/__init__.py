@@ -5,7 +5,7 @@
 * `base`: `ModelConfig` and `BatchedModel`, what each model implements;
 * one file per model: `apgcn` (start there), `ap_variants`, `gcn`, `gat`, `jk`, `cheb`, `arma`, `ngcn`, `ppnp`, `appnp`,
   `sgc`, `dagnn`, `gprgnn`, `grand`, `ndls`, `mlp`, which does not propagate, and `btfp` and `lp`, which have no
-  weights.
+  weights; `state_sums` is what `dagnn` and `gprgnn` share.
 
 docs/adding_a_model.md is the recipe for a new one. `apgcn.nn.APGCN` is the model for a training loop of yours.
 """
